@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from triokafka.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from uuid import UUID
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -21,6 +23,13 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def first_names(names: Collection[object], most: int = 20) -> str:
+    """Return the first names, and the number of the others, for a message whose length must not depend on them."""
+    more = len(names) - most
+    others = f" and {more} other{'s' if more > 1 else ''}" if more > 0 else ""
+    return ", ".join(map(str, islice(names, most))) + others
 
 
 def address_text(host: str, port: int) -> str:

@@ -19,6 +19,7 @@ from triokafka.asyncio import (
     TopicPartition,
 )
 from triokafka.asyncio.errors import (
+    GroupAuthorizationFailedError,
     IllegalStateError,
     KafkaConnectionError,
     MessageSizeTooLargeError,
@@ -26,7 +27,8 @@ from triokafka.asyncio.errors import (
     ProducerFenced,
 )
 from triokafka.blocking import KafkaAdminClient
-from triokafka.blocking.admin import NewTopic
+from triokafka.blocking.admin import ACL, ACLOperation, ACLPermissionType, NewTopic, ResourcePattern, ResourceType
+from triokafka.testing.blocking import running_broker
 
 
 async def read(bootstrap: str, topic: str, count: int, **options: Any) -> list[Any]:
@@ -277,6 +279,33 @@ def test_transaction_commits_or_aborts(bootstrap: str, topic: str) -> None:
             assert await consumer.committed(TopicPartition(topic, 0)) == 5
 
     run(program())
+
+
+def test_commit_after_an_error_raises_that_error(topic: str) -> None:
+    """As in aiokafka: the transaction must be aborted, and the producer goes on."""
+
+    async def program(bootstrap: str) -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=topic) as producer:
+            await producer.begin_transaction()
+            with pytest.raises(GroupAuthorizationFailedError):
+                await producer.send_offsets_to_transaction({TopicPartition(topic, 0): 0}, "cooks")
+            with pytest.raises(GroupAuthorizationFailedError):
+                await producer.commit_transaction()
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"x")
+
+    with running_broker(
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        allow_everyone_if_no_acl_found=True,
+        auto_create_topics_enable=True,
+    ) as broker:
+        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+        group = ResourcePattern(ResourceType.GROUP, "cooks")
+        describe = ACL("User:*", "*", ACLOperation.DESCRIBE, ACLPermissionType.ALLOW, group)
+        assert admin.create_acls([describe])["failed"] == []
+        admin.close()
+        run(program(broker.bootstrap_servers))
 
 
 def test_newer_producer_fences_an_older_one(bootstrap: str, topic: str) -> None:

@@ -7,8 +7,9 @@ import socket
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from triokafka.asyncio.admin import AIOKafkaAdminClient
 from triokafka.asyncio.errors import (
     KafkaConnectionError,
+    NoOffsetForPartitionError,
     SaslAuthenticationFailed,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartitionError,
@@ -304,6 +306,34 @@ def test_idle_consumer_leaves_its_group_after_max_poll_interval_ms(bootstrap: st
             assert record.value == b"x"
 
     run(program())
+
+
+@pytest.mark.parametrize("reset", ["none", "earliest"])
+def test_warning_about_an_idle_program_names_its_own_max_poll_interval_ms(
+    topic: str, reset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also while an error waits for the program, a member stays in its group for that long."""
+
+    async def program(broker: BlockingBroker) -> None:
+        async with AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="cooks",
+            auto_offset_reset=reset,
+            max_poll_interval_ms=1500,
+            rebalance_timeout_ms=300,
+        ) as consumer:
+            asked_at = time.monotonic()
+            while broker.members("cooks"):
+                await asyncio.sleep(0.02)
+            assert time.monotonic() - asked_at > 1.2
+            with pytest.raises(NoOffsetForPartitionError) if reset == "none" else nullcontext():
+                await consumer.getmany()
+
+    with running_broker(auto_create_topics_enable=True) as broker:
+        run(program(broker))
+    (warning,) = (line for line in caplog.messages if "no records were asked for" in line)
+    assert "max_poll_interval_ms=1500," in warning
 
 
 _LOADS = """

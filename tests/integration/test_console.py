@@ -17,6 +17,7 @@ import trio
 
 import triokafka
 from triokafka.console import ConsoleOptions, console_app
+from triokafka.console.limits import ConsoleLimits
 from triokafka.structs import TopicPartition
 from triokafka.testing import RunningBroker, running_broker, running_cluster
 from triokafka.world.system import RealWorld
@@ -187,6 +188,25 @@ async def test_groups_have_positions_lag_and_members() -> None:
         _, group = await page.get("/api/group?id=billing")
         assert [(one["topic"], one["offset"], one["lag"]) for one in group["positions"]] == [("orders", 4, 6)]
         assert group["group"]["state"] == "Empty"
+
+
+async def test_rebalances_that_the_page_has_shown_can_be_replayed() -> None:
+    """Also those between two samples."""
+    async with console_of_a_broker(limits=ConsoleLimits(sample_interval_ms=3_600_000)) as (broker, page):
+        async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+            await admin.alter_group_offsets("billing", {TopicPartition("orders", 0): 4})
+        assert (await page.until("/api/group?id=billing"))["group"]["members"] == []
+        async with triokafka.Consumer(
+            "orders", group_id="billing", bootstrap_servers=broker.bootstrap_servers
+        ) as consumer:
+            while not consumer.assignment():
+                await consumer.poll(timeout_ms=100)
+            found: dict[str, Any] = {"rebalances": []}
+            while not found["rebalances"] or not found["rebalances"][-1]["assignment"]:  # responses are cached
+                _, found = await page.get("/api/group?id=billing")
+            assert found["rebalances"][0]["assignment"] == {}
+            (partitions,) = found["rebalances"][-1]["assignment"].values()
+            assert partitions == ["orders-0", "orders-1"]
 
 
 async def test_brokers_quorum_transactions_and_access() -> None:

@@ -6,9 +6,10 @@ import asyncio
 import base64
 import hmac
 import json
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,13 @@ import triokafka
 from tests.support.token_server import AUDIENCE, CLIENTS, ISSUER, TokenServer, token_server
 from triokafka.asyncio import AIOKafkaProducer
 from triokafka.blocking import KafkaAdminClient
-from triokafka.errors import AuthenticationError, ConfigurationError, SaslAuthenticationFailedError
+from triokafka.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+)
 from triokafka.security.sasl.oauthbearer import unsecured_token
 from triokafka.testing import running_broker
 from triokafka.testing.running import RunningBroker
@@ -333,6 +340,64 @@ async def test_the_client_re_authenticates_before_its_session_ends_with_the_toke
                     offsets.append((await (await producer.send("orders", b"value", partition=0))).offset)
                     await trio.sleep(0.05)
         assert offsets == list(range(len(offsets)))
+
+
+@pytest.mark.parametrize("source", ["file", "function"])
+async def test_a_client_that_has_logged_in_waits_for_its_next_token(
+    provider: TokenServer, source: str, tmp_path: Path
+) -> None:
+    """Without a valid token calls time out with the reason, and work again once there is one."""
+    file = tmp_path / "token"
+    expired = provider.token(exp=1)
+    async with broker(provider) as running:
+        options = with_token(running, "")
+        if source == "file":
+            del options["sasl_oauth_token_provider"]
+            options["sasl_oauthbearer_token_endpoint_url"] = options["sasl_oauthbearer_allowed_urls"] = file.as_uri()
+        else:
+            options["sasl_oauth_token_provider"] = file.read_text
+        file.write_text(expired)
+        assert "expired" in await refusal(options)
+        provider.lifetime = 3
+        file.write_text(provider.token())
+        async with triokafka.AdminClient(**options) as admin:
+            await admin.list_topics()
+            for bad in (lambda: file.write_text(expired), file.unlink):
+                bad()
+                assert re.search("no token|token_provider", await _timeout(running, admin))
+                file.write_text(provider.token())
+                with trio.fail_after(60):
+                    await admin.list_topics()
+
+
+async def _timeout(running: RunningBroker, admin: triokafka.AdminClient) -> str:
+    """Cut the connections until a call times out, and return its text; before, the client may have a valid token."""
+    with trio.fail_after(60):
+        while True:
+            running.cut_connections()
+            try:
+                await admin.list_topics(timeout_ms=500)
+            except KafkaTimeoutError as error:
+                return str(error)
+            except KafkaConnectionError:
+                pass
+
+
+async def test_a_running_client_that_its_provider_refuses_has_failed(provider: TokenServer) -> None:
+    secrets = [CLIENTS["alice"], "guess"]
+    async with broker(provider) as running:
+        options = with_endpoint(running, provider, sasl_oauthbearer_client_credentials_client_secret=lambda: secrets[0])
+        provider.lifetime = -30  # the client accepts no such token
+        assert "expired" in await refusal(options)
+        provider.lifetime = 1
+        async with triokafka.AdminClient(**options) as admin:
+            await admin.list_topics()
+            del secrets[0]
+            with trio.fail_after(60), pytest.raises(SaslAuthenticationFailedError, match="no such client"):
+                while True:
+                    running.cut_connections()
+                    with suppress(KafkaConnectionError):
+                        await admin.list_topics(timeout_ms=5_000)
 
 
 async def test_the_event_loop_runs_during_a_slow_token_request(provider: TokenServer) -> None:

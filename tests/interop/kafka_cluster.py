@@ -56,6 +56,8 @@ class KafkaNode:
             # detects a dead node soon
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
+            # That is also how long a broker waits for the answer to its registration; it tries again for this long.
+            "initial.broker.registration.timeout.ms": "180000",
             "replica.lag.time.max.ms": "5000",
             "auto.leader.rebalance.enable": "false",
             **(more or {}),

@@ -311,7 +311,7 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
     # The coordinator aborts the open transactions of killed producers.
     await trio.sleep(10)
     world = cluster.client_world("auditor")
-    await _check_nothing_hangs(cluster, partitions, world)
+    await check_nothing_hangs(cluster, partitions, world)
     found = await read_all(cluster.bootstrap, {TOPIC: len(partitions)}, world=world, isolation_level="read_committed")
     history.check(
         {partition: [value for _, value in entries if value is not None] for partition, entries in found.items()}
@@ -320,9 +320,10 @@ async def scenario(simulation: Simulation) -> TransactionHistory:
     return history
 
 
-async def _check_nothing_hangs(
+async def check_nothing_hangs(
     cluster: SimulatedCluster, partitions: Sequence[TopicPartition], world: SimulatedWorld
 ) -> None:
+    """Check that every partition's last stable offset is its end."""
     ends = []
     for level in ("read_committed", "read_uncommitted"):
         async with triokafka.Consumer(

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from triokafka.client.admin import AdminClient
-from triokafka.client.admin.group_types import GroupListing
+from triokafka.client.admin.group_types import GroupDescription, GroupListing
 from triokafka.client.admin.types import ClusterDescription, ConfigResource, TopicDescription, TopicListing
 from triokafka.console.answers import Answers
 from triokafka.console.as_json import as_json
@@ -296,6 +296,7 @@ class ClusterView:
     async def group(self, group_id: str) -> dict[str, Any]:
         """A group: members, positions with lag, and its history."""
         description = (await self.admin.describe_groups([group_id]))[group_id]
+        self._note_assignment(description)  # shown members are part of the history, also between two samples
         positions = await self.admin.list_group_offsets(group_id)
         ends = await self._ends(positions)
         owners = {str(one): member.member_id for member in description.members for one in member.assignment}
@@ -311,6 +312,10 @@ class ClusterView:
             for partition, position in sorted(positions.items())
         ]
         return {"group": as_json(description), "positions": rows, **self.history.of(group_id)}
+
+    def _note_assignment(self, group: GroupDescription) -> None:
+        members = {member.member_id: sorted(map(str, member.assignment)) for member in group.members}
+        self.history.add_assignment(group.group_id, self._world.wall_ms(), group.state, members)
 
     async def sample_groups(self, seen: Iterable[str]) -> None:
         """Note lag and assignment of groups: those in ``seen`` first, then others, up to a limit."""
@@ -332,8 +337,7 @@ class ClusterView:
                 lags[group] = lag
                 self.history.add_lag(group, now_ms, lag)
             if group not in described.errors:
-                members = {member.member_id: sorted(map(str, member.assignment)) for member in described[group].members}
-                self.history.add_assignment(group, now_ms, described[group].state, members)
+                self._note_assignment(described[group])
         self.metrics.add_lags(now_ms, lags)
 
     def forget(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -10,6 +11,7 @@ import trio
 
 from triokafka.errors import (
     IllegalSaslStateError,
+    KafkaConnectionError,
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
@@ -22,7 +24,7 @@ from triokafka.protocol.api.sasl_authenticate import SaslAuthenticateRequest, Sa
 from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from triokafka.protocol.message import Request
 from triokafka.security.client_security import SaslSettings
-from triokafka.security.sasl.mechanism import SaslClient
+from triokafka.security.sasl.mechanism import CredentialsUnavailableError, SaslClient
 from triokafka.world import World
 
 T = TypeVar("T")
@@ -56,16 +58,24 @@ async def authenticate(
     in flight continue while a client authenticates again; new ones wait.
 
     Raises:
-        AuthenticationError: the broker refuses the client, or does not prove its identity.
+        AuthenticationError: the broker refuses the client, or does not prove its identity; or the client has never
+            logged in and gets no credentials.
         UnsupportedVersionError: the broker is older than 1.0.
-        KafkaConnectionError, RequestTimedOutError, ProtocolError: the connection has ended.
+        KafkaConnectionError, RequestTimedOutError, ProtocolError: the connection has ended. The first one also if the
+            client gets no credentials now, and has logged in before.
     """
-    # Fetching a token may take long, and must not hold up other requests.
-    client = await settings.start(world, host)
-    if not again:
-        return await _exchange(connection, _call(connection, timeout), client, settings.mechanism, versions, world)
-    async with connection.exclusive():
-        return await _exchange(connection, _call(connection, timeout), client, settings.mechanism, versions, world)
+    try:
+        # Fetching a token may take long, and must not hold up other requests.
+        client = await settings.start(world, host)
+        async with connection.exclusive() if again else nullcontext():
+            call = _call(connection, timeout)
+            renew_after = await _exchange(connection, call, client, settings.mechanism, versions, world)
+    except CredentialsUnavailableError as error:
+        # A provider that is down for a while must not end clients that run; a wrong configuration is to end at once.
+        kind = KafkaConnectionError if settings.has_logged_in(world) else SaslAuthenticationFailedError
+        raise kind(str(error)) from error.__cause__
+    settings.note_login(world)
+    return renew_after
 
 
 Call = Callable[[Request[Any], int], Awaitable[Any]]

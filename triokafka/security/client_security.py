@@ -11,7 +11,14 @@ from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings
 from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
 from triokafka.security.oauth.token_claims import expiry_of
-from triokafka.security.sasl.mechanism import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_SHA_256, SaslClient
+from triokafka.security.sasl.mechanism import (
+    GSSAPI,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_SHA_256,
+    CredentialsUnavailableError,
+    SaslClient,
+)
 from triokafka.security.sasl.oauthbearer import OAuthBearerClient, check_extensions
 from triokafka.security.sasl.plain import PlainClient
 from triokafka.security.sasl.scram import ScramClient
@@ -40,12 +47,14 @@ class SaslSettings:
     extensions: Mapping[str, str] = field(default_factory=dict)
     kerberos: KerberosSettings | None = None
     _logins: dict[World, KerberosLogin] = field(default_factory=dict, repr=False, compare=False)
+    _accepted: set[World] = field(default_factory=set, repr=False, compare=False)
 
     async def start(self, world: World, host: str = "") -> SaslClient:
         """Return the client's end of a new exchange with the broker at ``host``. Waits for the token provider.
 
         Raises:
-            SaslAuthenticationFailedError: the token provider or the function for a credential failed.
+            CredentialsUnavailableError: the token provider or the function for a credential failed.
+            SaslAuthenticationFailedError: one of them returned no text, or the token endpoint refuses the client.
         """
         if self.mechanism == OAUTHBEARER:
             token, extensions = await self._token(world)
@@ -61,6 +70,14 @@ class SaslSettings:
             return PlainClient(user, password)
         kind = ScramMechanism.SCRAM_SHA_256 if self.mechanism == SCRAM_SHA_256 else ScramMechanism.SCRAM_SHA_512
         return ScramClient(kind, user, password, random_bytes=world.random_bytes, extensions=self.extensions)
+
+    def note_login(self, world: World) -> None:
+        """Note that a broker has accepted the credentials."""
+        self._accepted.add(world)
+
+    def has_logged_in(self, world: World) -> bool:
+        """Whether a broker has ever accepted the credentials."""
+        return world in self._accepted
 
     async def _token(self, world: World) -> tuple[str, Mapping[str, str]]:
         provider = self.token_provider
@@ -78,14 +95,14 @@ class SaslSettings:
             extensions = provider.extensions() if hasattr(provider, "extensions") else {}
         except Exception as error:
             # Only the type: the text may contain a token.
-            raise SaslAuthenticationFailedError(f"sasl_oauth_token_provider failed: {type(error).__name__}") from error
+            raise CredentialsUnavailableError(f"sasl_oauth_token_provider failed: {type(error).__name__}") from error
         if not isinstance(token, str) or not token:
             raise SaslAuthenticationFailedError(
                 f"sasl_oauth_token_provider returned {type(token).__name__}, not a token as a string"
             )
         expires_ms = expiry_of(token)
         if expires_ms is not None and expires_ms <= world.wall_ms():
-            raise SaslAuthenticationFailedError(
+            raise CredentialsUnavailableError(
                 "sasl_oauth_token_provider returned a token that expired"
                 f" {(world.wall_ms() - expires_ms) / 1000:.0f} s ago, by this machine's clock"
             )
@@ -100,7 +117,7 @@ def _value(given: Credential | None, what: str) -> str:
     try:
         value = given() if callable(given) else given
     except Exception as error:
-        raise SaslAuthenticationFailedError(f"the function for the {what} failed: {type(error).__name__}") from error
+        raise CredentialsUnavailableError(f"the function for the {what} failed: {type(error).__name__}") from error
     if not isinstance(value, str):
         raise SaslAuthenticationFailedError(f"the function for the {what} returned no string")
     return reveal(value)

@@ -29,3 +29,8 @@ class Secret(str):
 def reveal(text: str) -> str:
     """Return the text of a `Secret` or of any other string."""
     return text.reveal() if isinstance(text, Secret) else text
+
+
+def has_credentials(url: str) -> bool:
+    """Whether a URL, with or without a scheme, has a user or a password before its host."""
+    return "@" in (url.partition("://")[2] or url).partition("/")[0]

@@ -260,7 +260,7 @@ async def test_partitions_of_a_directory_that_was_taken_out_of_log_dirs_are_offl
             assert not world.storage.exists(f"/one/t-{lost}")
         (line,) = [record.message for record in caplog.records if "can be used: restore or repair it" in record.message]
         assert line.startswith("no data directory has a log of t-")
-        assert "and 5 other partitions" in line
+        assert "and 5 others; " in line
     async with running_node(world=world, log_dirs=TWO) as node:
         assert (await described(node, lost)).offline_replicas == []
         assert (await node.produce("t", batch(b"b"), partition=lost)).base_offset == 1

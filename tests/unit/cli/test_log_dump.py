@@ -447,4 +447,5 @@ def test_first_records_of_a_cluster_are_printed(tmp_path: Path, dump: Dump) -> N
     path.write_bytes(encode_bootstrap(records, metadata_version=25, now_ms=NOW))
     assert dump("--cluster-metadata-decoder", path) == 0, dump.err
     assert dump.out[1] == "KRaft bootstrap snapshot"
+    assert any('SnapshotHeader {"version": 0,' in line for line in dump.out), "Kafka's name of the control record"
     assert any('"name": "metadata.version", "featureLevel": 25' in line for line in dump.out)

@@ -179,8 +179,18 @@ async def test_keys_come_from_a_file_and_stay_when_it_is_broken(tmp_path: Path) 
     assert validator(server.token()).principal == "alice"
 
 
+class LateWorld(RealWorld):
+    """A world whose clock is ``late_ms`` ahead."""
+
+    late_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.late_ms
+
+
 async def test_valid_token_stays_in_use_while_the_next_one_is_unavailable(tmp_path: Path) -> None:
-    server, file, world = TokenServer(), tmp_path / "token", RealWorld()
+    server, file, world = TokenServer(), tmp_path / "token", LateWorld()
+    server.lifetime = 60
     file.write_text(server.token())
     url = f"file://{file}"
     tokens = retrieved_tokens(
@@ -191,7 +201,9 @@ async def test_valid_token_stays_in_use_while_the_next_one_is_unavailable(tmp_pa
     file.write_text("opaque")
     assert await tokens.token(world) == first
     assert first not in repr(tokens)
-    tokens._held = None
+    world.late_ms = 59_000
+    assert await tokens.token(world) == first
+    world.late_ms = 61_000
     with pytest.raises(SaslAuthenticationFailedError, match="the token is not a JWT") as raised:
         await tokens.token(world)
     assert "opaque text" in str(raised.value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 from typing import Any, Final
 
 import trio
@@ -189,19 +190,16 @@ class ConsumerSession:
 
     async def _run_call(self) -> None:
         """Execute a call of the program, whose wait does not count as idle time: the member stays in its group."""
-        membership = self.consumer.engine.membership
-        if membership is None or self.dormant:
+        membership = None if self.dormant else self.consumer.engine.membership
+        with nullcontext() if membership is None else membership.in_call():
             await self._calls.run_next()
-            return
-        membership.enter_call()
-        try:
-            await self._calls.run_next()
-        finally:
-            membership.leave_call()
 
     async def _next_arrival(self) -> None:
         again = self._holding and self._passes_errors
-        await self._calls.wait(_SECONDS_PAST_ERRORS if again else self.bridge.check_seconds)
+        # Nothing polls while an error waits for the program, which may be busy for up to max_poll_interval_ms.
+        membership = self.consumer.engine.membership if self._holding and not self._is_idle() else None
+        with nullcontext() if membership is None else membership.in_call():
+            await self._calls.wait(_SECONDS_PAST_ERRORS if again else self.bridge.check_seconds)
         if again:
             self._holding = False
 
@@ -209,16 +207,23 @@ class ConsumerSession:
         """Whether there is something to read, the program has seen the last error, and asks for records at all."""
         if self._holding or not (self.consumer.subscription() or self.consumer.assignment() or self._pattern):
             return False
-        if self.dormant:
-            return False
+        if not self.dormant and self._is_idle():
+            self.dormant = True
+            self.bridge.post(self._state.buffer.put_back)  # the next call for records is to come to `wake_up`
+        return not self.dormant
+
+    def _is_idle(self) -> bool:
+        """Whether the program has asked for no records for ``idle_seconds``, which the member's warning then names."""
         state = self._state
         now, seen = time.monotonic(), state.buffer.progress
         if seen != self._seen:
             self._seen, state.active_at = seen, now
-        if not state.waiting and now - state.active_at > self._idle_seconds:
-            self.dormant = True
-            self.bridge.post(state.buffer.put_back)  # the next call for records is to come to `wake_up`
-        return not self.dormant
+        if state.waiting or now - state.active_at <= self._idle_seconds:
+            return False
+        membership = self.consumer.engine.membership
+        if membership is not None:
+            membership.clock.idle_before = self._idle_seconds
+        return True
 
     async def _poll(self) -> None:
         records: Any = None
@@ -228,8 +233,8 @@ class ConsumerSession:
                     records = await self.consumer.poll(
                         timeout_ms=self._patience() * 1000, max_records=self._flow.most_records
                     )
-        except MaxPollIntervalExceededError as error:
-            logger.warning("%s", error)
+        except MaxPollIntervalExceededError:
+            pass  # the heartbeats have logged it
         except IllegalStateError:
             if self.consumer.subscription() or self.consumer.assignment():
                 raise
@@ -316,8 +321,8 @@ class ConsumerSession:
         for _ in range(2):  # the first call reports that the member has left, the second one revokes
             try:
                 records = await self.consumer.poll(timeout_ms=0, max_records=self._flow.most_records)
-            except MaxPollIntervalExceededError as error:
-                logger.warning("%s", error)
+            except MaxPollIntervalExceededError:
+                pass  # the heartbeats have logged it
             except IllegalStateError:
                 return  # neither subscription nor assignment
             except KafkaError as error:

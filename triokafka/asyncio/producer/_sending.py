@@ -13,7 +13,7 @@ import copy
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_CheckExact, PyBytes_GET_SIZE
-from cython.cimports.cpython.dict import PyDict_GetItem
+from cython.cimports.cpython.dict import PyDict_GetItemWithError
 from cython.cimports.cpython.exc import PyErr_WarnEx
 from cython.cimports.cpython.list import PyList_GET_ITEM, PyList_GET_SIZE
 from cython.cimports.cpython.long import PyLong_AsLong, PyLong_CheckExact
@@ -457,7 +457,7 @@ class SendPath:
     def _append(self, topic, value, key, partition):
         if not self.enabled or not PyUnicode_CheckExact(topic) or not PyBytes_CheckExact(value):
             return None
-        found: cython.pointer(PyObject) = PyDict_GetItem(self._topics, topic)
+        found: cython.pointer(PyObject) = PyDict_GetItemWithError(self._topics, topic)
         if found == cython.NULL:
             return None
         known: Topic = cython.cast(Topic, found)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import email.parser  # noqa: F401 - as the next one
-import importlib.metadata  # noqa: F401 - now, not in the running loop: the first connection reads a version with it
+import importlib.metadata
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,6 +23,7 @@ from triokafka.errors import (
     KafkaError,
     MessageSizeTooLargeError,
     MetadataNotReadyError,
+    TransactionAbortableError,
     UnknownTopicOrPartitionError,
 )
 
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from triokafka import Deliveries
 
 T = TypeVar("T")
+
+with suppress(importlib.metadata.PackageNotFoundError):
+    # The first connection reads it, too: the modules that this needs are to be imported now, not in the running loop.
+    importlib.metadata.version("triokafka")
 
 logger = logging.getLogger(__name__)
 
@@ -350,7 +355,10 @@ class ProducerSession:
     async def commit(self) -> None:
         """Commit everything sent before the call. After an error the transaction stays open, to be aborted."""
         await self.handed_over()
-        await self._transaction.commit()
+        try:
+            await self._transaction.commit()
+        except TransactionAbortableError as error:
+            raise (error.__cause__ or error) from None  # the reason itself, as in aiokafka
         self._transaction = None
 
     async def abort(self) -> None:

@@ -193,6 +193,11 @@ def _respond(
     faults: Faults | None,
 ) -> ProduceResponse | FilledAnswer | None:
     """Return the response once the outcomes are known."""
+    if context.known is not None and not refused and faults is None and context.header.api_version >= _LOG_START_SINCE:
+        (outcome,) = outcomes.values()
+        if not outcome.error_code and request.acks:
+            context.count_towards(QuotaKind.PRODUCE, context.size)
+            return _filled(context.known, outcome, context.header.api_version)
     steps = _steps_to_respond(request, context, names, outcomes, refused, faults)
     while True:
         try:
@@ -222,10 +227,6 @@ def _steps_to_respond(
                     f"a produce with acks=0 failed with error {outcome.error_code} ({outcome.error_message})"
                 )
         return None
-    if context.known is not None and version >= _LOG_START_SINCE and not refused:
-        (outcome,) = outcomes.values()
-        if not outcome.error_code:
-            return _filled(context.known, outcome, version)
     responses = []
     leaders: list[int] = []
     for number, topic in enumerate(request.topic_data):
@@ -254,7 +255,7 @@ def _resolve(topic: TopicProduceData, context: RequestContext) -> tuple[str, typ
     """Return the topic's name, and the error for all of its partitions if there is one."""
     name = topic.name
     if context.header.api_version >= _TOPIC_IDS_SINCE:
-        found = context.metadata.image.topics_by_id.get(topic.topic_id)
+        found = context.services.metadata.image.topics_by_id.get(topic.topic_id)
         if found is None:
             return "", errors.UnknownTopicIdError
         name = found.name

@@ -26,7 +26,7 @@ from triokafka.broker_stub.config.security_names import is_dynamic_store, is_sec
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
-from triokafka.security.secret import Secret, reveal
+from triokafka.security.secret import Secret, has_credentials, reveal
 from triokafka.structs import Node
 from triokafka.world import Storage
 
@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 _RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _INTER_BROKER_PROTOCOL: Final = "security.inter.broker.protocol"
+_URLS: Final = ("endpoint.url", "allowed.urls")
 ALIASES: Final = {"broker.id": "node.id"}
 """Options with two names: the other name by the old one."""
 
@@ -162,9 +163,11 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     def _check_together(self) -> None:
         if self.security is not None:
-            for name in self.security:
+            for name, text in self.security.items():
                 if not is_security(name):
                     raise ConfigurationError(f"security: {name} is not an option of TLS or SASL")
+                if name.endswith(_URLS) and any(map(has_credentials, text.replace(" ", "").split(","))):
+                    raise ConfigurationError(f"{name}: a URL must not hold credentials, because it appears in messages")
             hidden = {name: Secret(reveal(text)) for name, text in self.security.items() if is_hidden(name)}
             object.__setattr__(self, "security", {**self.security, **hidden})
         protocols = self._protocols

@@ -78,6 +78,8 @@ def _record(image: MetadataImage, change: ScramCredentialDeletion | ScramCredent
         if (SCRAM, change.name, change.mechanism) not in image.security_records:
             raise ResourceNotFoundError("Attempt to delete a user credential that does not exist")
         return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    if "\0" in change.name:  # Kafka stores it, and then refuses every login (RFC 5802: a name has no such character)
+        raise UnacceptableCredentialError("Username must not contain a zero character, which SCRAM does not allow")
     if change.iterations < MIN_ITERATIONS:
         raise UnacceptableCredentialError("Too few iterations")
     if change.iterations > MAX_ITERATIONS:

@@ -1,11 +1,12 @@
 """The leader epochs of one log and their start offsets (KIP-101, KIP-320).
 
 Stored in ``leader-epoch-checkpoint``. The next flush of the log writes the file. After a crash, recovery finds missing
-epochs in the batches that it reads, or in all batches if the file is torn (`LeaderEpochs.lost`).
+epochs in the batches that it reads, or in all batches if the file is torn or missing (`LeaderEpochs.lost`).
 """
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from typing import Final
 
@@ -17,6 +18,8 @@ from triokafka.broker_stub.log.checkpoints import (
 )
 from triokafka.world import Storage
 
+logger = logging.getLogger(__name__)
+
 UNDEFINED_EPOCH: Final = -1
 UNDEFINED_EPOCH_OFFSET: Final = -1
 
@@ -24,7 +27,8 @@ UNDEFINED_EPOCH_OFFSET: Final = -1
 class LeaderEpochs:
     """Epochs and their first offsets, both strictly increasing.
 
-    ``lost``: the file could not be read. ``unsynced``: the file was written but not synced.
+    ``lost``: the file could not be read. ``missing``: there is no file, as for a new log or one without epochs.
+    ``unsynced``: the file was written but not synced.
     """
 
     def __init__(self, storage: Storage, directory: str) -> None:
@@ -33,6 +37,7 @@ class LeaderEpochs:
         self._dirty = False
         self.unsynced = False
         self.lost = False
+        self.missing = not storage.exists(self.path)
         self._epochs: list[int] = []
         self._starts: list[int] = []
         try:
@@ -40,9 +45,8 @@ class LeaderEpochs:
                 self.assign(epoch, start)
             self._dirty = False
             self.unsynced = bool(self._epochs)  # its writer may have died before syncing it
-        except CorruptCheckpointError:
-            self._epochs, self._starts = [], []
-            self._dirty = self.lost = True
+        except CorruptCheckpointError as error:
+            self.lose(str(error))
 
     @property
     def path(self) -> str:
@@ -53,6 +57,12 @@ class LeaderEpochs:
     def latest(self) -> int:
         """The newest epoch; -1 when none is known."""
         return self._epochs[-1] if self._epochs else UNDEFINED_EPOCH
+
+    def lose(self, why: str) -> None:
+        """Report that the file is of no use, and forget the epochs: recovery finds them in the batches."""
+        logger.warning("%s. The leader epochs are read from all batches of the log.", why)
+        self._epochs, self._starts = [], []
+        self._dirty = self.lost = True
 
     def entries(self) -> list[tuple[int, int]]:
         """All (epoch, first offset)."""

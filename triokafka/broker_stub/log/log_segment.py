@@ -117,19 +117,19 @@ class LogSegment:
         self.unsynced = True
         largest = self.indexes.largest()  # before the write: no step may fail after it
         position = self.file.size
-        self._write(data)
+        self._write(data, position)
         self.file.size = position + len(data)
         self.indexes.add(batches, position, largest)
 
-    def _write(self, data: Buffer) -> None:
+    def _write(self, data: Buffer, position: int) -> None:
         if self._torn:
             self._take_back_torn()
         try:
-            self.file.handle.write_at(self.size, data)
+            self.file.handle.write_at(position, data)
         except OSError:
             self._torn = True
             try:
-                self.file.handle.truncate(self.size)
+                self.file.handle.truncate(position)
                 self._torn = False
             except OSError:
                 pass  # retried before the next write; until then no reader goes past `size`
@@ -142,12 +142,12 @@ class LogSegment:
 
     def should_roll(self, *, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether the incoming batches need a new segment."""
-        config = self.config
-        if self.size > config.segment_bytes - incoming_bytes:
-            return self.size > 0
+        config, size = self.config, self.file.size
+        if size > config.segment_bytes - incoming_bytes:
+            return size > 0
         if last_offset - self.base_offset > 2**31 - 1:
             return True
-        if self.size == 0:
+        if size == 0:
             return False
         first = self.indexes.first_timestamp
         waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms

@@ -84,7 +84,7 @@ class LogSegments:
     def append(self, batches: Sequence[BatchInfo], data: Buffer) -> None:
         """Append ``data``, the bytes of ``batches``, to the active segment; append nothing on failure."""
         segment = self._segments[-1]
-        position = segment.size
+        position = segment.file.size
         segment.append(batches, data)
         self.end_at(batches[-1].next_offset)
         self._hint(batches[0].base_offset, segment.base_offset, position)

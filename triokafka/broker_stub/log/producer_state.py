@@ -172,7 +172,7 @@ class ProducerStates:
                 were deleted, or its state expired) may continue with any sequence number.
         """
         state = self._states.get(batch.producer_id)
-        if self._refused:
+        if self._refused.known:
             self._refused.check(batch)
         if state is None:
             return
@@ -310,7 +310,7 @@ class ProducerStates:
             marker = read_marker(data)
             return self._end_transaction(batch, marker) if marker is not None else None
         state = self._state(batch)
-        if self._refused:
+        if self._refused.known:
             self._refused.written(batch.producer_id)
         first, last = batch.base_offset, batch.last_offset
         state.batches.append(ProducedBatch(batch.base_sequence, batch.last_sequence, first, last, batch.max_timestamp))

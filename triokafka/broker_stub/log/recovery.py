@@ -9,6 +9,7 @@ in files beside the segments, and an ERROR names the file.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Sequence
 from functools import partial
 
@@ -36,6 +37,9 @@ from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
+
+_EPOCH = struct.Struct(">12xiB")
+"""The leader epoch and the format in the header of a batch."""
 
 
 class RecoveredLog(NamedTuple):
@@ -100,6 +104,10 @@ def load_log(
     if not clean:
         _remove_before(storage, segments, log_start_offset)
     read_from = recovery_point
+    # Before the first flush there is no file, and recovery reads everything.
+    flushed = clean or (bool(segments) and recovery_point > segments[0].base_offset)
+    if flushed and epochs.missing and _has_leader_epochs(segments):
+        epochs.lose(f"{epochs.path} is missing")
     if epochs.lost:
         read_from, clean = (segments[0].base_offset if segments else 0), False
     if not segments:
@@ -118,6 +126,16 @@ def load_log(
         producers = load_producers(snapshots, segments, end_offset)
     snapshots.remove_strays({segment.base_offset for segment in segments})
     return RecoveredLog(segments, producers, dropped, lost_end)
+
+
+def _has_leader_epochs(segments: Sequence[LogSegment]) -> bool:
+    """Whether the first batch of the newest segment with records has a leader epoch."""
+    for segment in reversed(segments):
+        head = segment.file.handle.read_at(0, _EPOCH.size)
+        if len(head) == _EPOCH.size:
+            epoch, magic = _EPOCH.unpack(head)
+            return bool(magic >= 2 and epoch >= 0)
+    return False
 
 
 def _open_segments(files: OpenFiles, directory: str, config: LogConfig, now_ms: int) -> list[LogSegment]:

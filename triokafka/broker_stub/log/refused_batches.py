@@ -30,24 +30,23 @@ class _RefusedBatch:
 class RefusedBatches:
     """The first refused batch of each producer, until a batch of the producer is written.
 
+    ``known`` has them by producer id. It is usually empty.
+
     Args:
         most_behind: how many later batches of a producer may be on their way.
     """
 
     def __init__(self, most_behind: int) -> None:
         self._most_behind = most_behind
-        self._known: dict[int, _RefusedBatch] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._known)
+        self.known: dict[int, _RefusedBatch] = {}
 
     def clear(self) -> None:
         """Forget everything."""
-        self._known.clear()
+        self.known.clear()
 
     def written(self, producer_id: int) -> None:
         """Note that a batch of the producer is in the log."""
-        self._known.pop(producer_id, None)
+        self.known.pop(producer_id, None)
 
     def refuse(self, batch: BatchInfo, leader_epoch: int) -> None:
         """Note that ``batch`` was refused because too few replicas are in sync."""
@@ -80,15 +79,15 @@ class RefusedBatches:
         raise _must_wait(batch, known)
 
     def _of(self, batch: BatchInfo) -> _RefusedBatch | None:
-        known = self._known.get(batch.producer_id)
+        known = self.known.get(batch.producer_id)
         return None if known is None or known.producer_epoch != batch.producer_epoch else known
 
     def _note(self, batch: BatchInfo, leader_epoch: int, sequence: int) -> _RefusedBatch:
-        self._known.pop(batch.producer_id, None)
+        self.known.pop(batch.producer_id, None)
         known = _RefusedBatch(batch.producer_epoch, leader_epoch, sequence, self._most_behind)
-        self._known[batch.producer_id] = known
-        if len(self._known) > _MAX_PRODUCERS:
-            del self._known[next(iter(self._known))]
+        self.known[batch.producer_id] = known
+        if len(self.known) > _MAX_PRODUCERS:
+            del self.known[next(iter(self.known))]
         return known
 
 

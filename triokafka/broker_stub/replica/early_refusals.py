@@ -18,14 +18,12 @@ class EarlyRefusals:
 
     A client may have newer metadata than the broker: a topic may be new, or its leader. If the broker learns of it
     between two batches of a producer, the second one must not be taken before the first one is sent again.
+    ``by_partition`` is empty unless something was refused.
     """
 
     def __init__(self) -> None:
-        self._by_partition: dict[TopicPartition, dict[int, BatchInfo]] = {}
+        self.by_partition: dict[TopicPartition, dict[int, BatchInfo]] = {}
         self._count = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._by_partition)
 
     def note(self, topic_partition: TopicPartition, data: Buffer) -> None:
         """Note a refused batch of a client. A name that no topic can have is not kept: it may have 32 KB."""
@@ -37,7 +35,7 @@ class EarlyRefusals:
             return
         if batch is None or batch.producer_id < 0:
             return
-        known = self._by_partition.setdefault(topic_partition, {})
+        known = self.by_partition.setdefault(topic_partition, {})
         before = known.get(batch.producer_id)
         if before is None:
             self._count += 1
@@ -45,10 +43,10 @@ class EarlyRefusals:
             return
         known[batch.producer_id] = batch
         if self._count > _MOST:
-            self.take(next(iter(self._by_partition)))
+            self.take(next(iter(self.by_partition)))
 
     def take(self, topic_partition: TopicPartition) -> list[BatchInfo]:
         """Return the batches of one partition, and forget them."""
-        batches = list(self._by_partition.pop(topic_partition, {}).values())
+        batches = list(self.by_partition.pop(topic_partition, {}).values())
         self._count -= len(batches)
         return batches

@@ -19,11 +19,10 @@ from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange, ReplicaListener
 from triokafka.broker_stub.work_budget import WorkBudget
-from triokafka.structs import TopicPartition, format_uuid
+from triokafka.structs import TopicPartition, first_names, format_uuid
 
 logger = logging.getLogger(__name__)
 
-_NAMED: Final = 5  # partitions in one log line
 _FIRST_RETRY_SECONDS: Final = 0.5
 _LAST_RETRY_SECONDS: Final = 5.0
 
@@ -272,8 +271,7 @@ class PartitionOpener:
         missing = [known for known in image.replicas_on(self._node_id) if self._logs.get(known) is None]
         if not missing:
             return
-        named = ", ".join(map(str, missing[:_NAMED]))
-        named += f" and {len(missing) - _NAMED} other partitions" if len(missing) > _NAMED else ""
+        named = first_names(missing, 5)
         gone = {directory: None for known in missing if (directory := self._gone_directory(image.partition(*known)))}
         if gone:
             logger.error("no data directory has a log of %s; %s", named, _remedy(gone))

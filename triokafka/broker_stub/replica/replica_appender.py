@@ -92,6 +92,7 @@ class ReplicaAppender:
         now_ms: int,
         guard: VerificationGuard | None,
     ) -> AppendOutcome:
+        data = batches.data if isinstance(batches, PrevalidatedBatch) else batches
         partition = self._hosted.online.get(topic_partition)
         hosted_topic = None if partition is None else topic_partition.topic
         try:
@@ -99,15 +100,15 @@ class ReplicaAppender:
                 raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
             if partition is None:
                 partition = self._partition(topic_partition)
-            if self._early and partition.is_leader:
+            if self._early.by_partition and partition.is_leader:
                 for refused in self._early.take(topic_partition):
                     partition.log.producers.expect(refused, leader_epoch=partition.leader_epoch)
             info = partition.append(batches, required_acks=required_acks, now_ms=now_ms, guard=guard)
         except errors.BrokerResponseError as error:
             self._hosted.append_failed(topic_partition, error)
             if isinstance(error, (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)):
-                self._early.note(topic_partition, _data(batches))
-            self._traffic.refused(hosted_topic, _size(batches), error_code=error.code)
+                self._early.note(topic_partition, data)
+            self._traffic.refused(hosted_topic, len(data), error_code=error.code)
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
                 error_code=error.code,
@@ -118,9 +119,9 @@ class ReplicaAppender:
         except OSError as error:
             logger.error("%s: append failed: %s", topic_partition, error)
             self._hosted.append_failed(topic_partition, error)
-            self._traffic.refused(hosted_topic, _size(batches), error_code=errors.KafkaStorageError.code)
+            self._traffic.refused(hosted_topic, len(data), error_code=errors.KafkaStorageError.code)
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
-        self._traffic.appended(topic_partition.topic, _size(batches), info.last_offset - info.first_offset + 1)
+        self._traffic.appended(topic_partition.topic, len(data), info.last_offset - info.first_offset + 1)
         self._hosted.appended(partition)
         return AppendOutcome(
             base_offset=info.first_offset,
@@ -188,11 +189,3 @@ class ReplicaAppender:
             and partition.high_watermark > outcome.last_offset
             and partition.enough_replicas
         )
-
-
-def _data(batches: Buffer | PrevalidatedBatch) -> Buffer:
-    return batches.data if isinstance(batches, PrevalidatedBatch) else batches
-
-
-def _size(batches: Buffer | PrevalidatedBatch) -> int:
-    return len(_data(batches))

@@ -15,6 +15,7 @@ from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.image import TopicImage
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.work_budget import in_portions
+from triokafka.structs import first_names
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.create_topics import CreatableTopic
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 30_000
-_NAMED: Final = 20  # topics in one log line
 
 
 class AutoTopicCreation:
@@ -67,9 +67,8 @@ class AutoTopicCreation:
         try:
             response = await self._gateway.create_topics(request, charge=charge)
         except errors.KafkaError as error:
-            named = ", ".join(topic.name for topic in topics[:_NAMED])
-            more = f" and {len(topics) - _NAMED} others" if len(topics) > _NAMED else ""
-            logger.info("automatic creation of topics %s%s failed: %s", named, more, error)
+            named = first_names([topic.name for topic in topics])
+            logger.info("automatic creation of topics %s failed: %s", named, error)
             return set()
         existing: set[str] = set()
         for topic in response.topics:

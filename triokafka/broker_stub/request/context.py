@@ -173,7 +173,8 @@ class RequestContext:
     def count_towards(self, kind: QuotaKind, amount: float) -> int:
         """Count towards a quota of the client; return the throttle time in ms for the response (KIP-219)."""
         services = self.services
-        if not services.quotas.limits(kind):
+        limited = services.quotas.limited
+        if not limited or kind not in limited:
             return 0
         throttle_ms = services.quotas.record(kind, self.user, self.client_id, amount, services.world.now())
         self.throttle_ms = max(self.throttle_ms, throttle_ms)

@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 
 API_VERSIONS_KEY: Final = 18
 _PRODUCE_KEY: Final = 0
+_PAUSES_PRODUCERS: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.REQUEST})
+"""The quotas that may make a connection wait after the response to a Produce."""
 _FETCH_KEY: Final = 1
 _MANY_ITEMS: Final = 1_000
 """A thread encodes responses with more items, whatever the size of the request."""
@@ -202,7 +204,7 @@ class Dispatcher:
             context.follower = _is_follower(request)
         if self._faults.armed and not context.follower:  # faults are for clients
             return await self._dispatch_faulty(handler, request, context)
-        if may_defer and header.api_key == _PRODUCE_KEY and not self._limits_producers:
+        if may_defer and header.api_key == _PRODUCE_KEY and self._client_quotas.limited.isdisjoint(_PAUSES_PRODUCERS):
             found = await run_handler(handler, request, context, faulty=False, may_defer=True)
             if isinstance(found, DeferredResponse):
                 return Answer(done_at=self._world.now(), context=context, deferred=found)
@@ -214,12 +216,6 @@ class Dispatcher:
         ):
             return await self._finish_aside(response, context)
         return self._finish(response, context)
-
-    @property
-    def _limits_producers(self) -> bool:
-        """Whether a quota may make a connection wait after the response to a Produce."""
-        limits = self._client_quotas.limits
-        return limits(QuotaKind.PRODUCE) or limits(QuotaKind.REQUEST)
 
     def complete(self, answer: Answer) -> Answer:
         """Return the answer with its response, after the operation of ``answer.deferred`` is complete."""
@@ -359,8 +355,8 @@ class Dispatcher:
         self, response: Response | FilledAnswer | None, context: RequestContext, *, aside: bool = False
     ) -> Answer:
         """Apply the quotas, count errors and encode the response; with ``aside`` the caller does the latter two."""
-        world, header = self._world, context.header
-        if self._client_quotas.limits(QuotaKind.REQUEST) and response is not None and not self._is_of_node(context):
+        world, header, limited = self._world, context.header, self._client_quotas.limited
+        if limited and QuotaKind.REQUEST in limited and response is not None and not self._is_of_node(context):
             busy = max(world.now() - context.now - context.parked_seconds, 0.0)
             context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms

@@ -63,7 +63,7 @@ class ClientQuotas:
         self._mutation_config = MetricConfig(samples=1, window_seconds=mutation_burst_seconds)
         self._buckets: dict[tuple[QuotaKind, str, str], tuple[TokenBucket, MetricConfig]] = {}
         self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
-        self._limited: frozenset[QuotaKind] = frozenset()
+        self.limited: frozenset[QuotaKind] = frozenset()
         self._found: dict[tuple[QuotaKind, str, str], tuple[float, tuple[QuotaKind, str, str]] | None] = {}
         self._usage: dict[tuple[QuotaKind, str, str], QuotaUsage] = {}
         # The sizes at which clients without recent usage are forgotten: when twice as many are known as after the last
@@ -79,12 +79,12 @@ class ClientQuotas:
         names: set[str] = set()
         for values in quotas.values():
             names.update(values)
-        self._limited = frozenset(kind for kind in QuotaKind if kind.value in names)
+        self.limited = frozenset(kind for kind in QuotaKind if kind.value in names)
         self._found.clear()
 
     def limits(self, kind: QuotaKind) -> bool:
         """Whether any client has a quota of this kind."""
-        return bool(self._limited) and kind in self._limited
+        return bool(self.limited) and kind in self.limited
 
     def limit(self, kind: QuotaKind, user: str, client_id: str) -> float | None:
         """Return the quota that applies to a client, or None."""

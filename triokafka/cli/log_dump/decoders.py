@@ -32,12 +32,13 @@ Shown = tuple[str | None, str | None]
 
 REDACTED: Final = "[redacted]"
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
+# The names that Kafka's tool prints, one with a colon.
 _CONTROL: Final[dict[int, tuple[str, type[Message]]]] = {
-    2: ("LEADER_CHANGE", LeaderChangeMessage),
-    3: ("SNAPSHOT_HEADER", SnapshotHeaderRecord),
-    4: ("SNAPSHOT_FOOTER", SnapshotFooterRecord),
-    5: ("KRAFT_VERSION", KRaftVersionRecord),
-    6: ("KRAFT_VOTERS", VotersRecord),
+    2: ("LeaderChange:", LeaderChangeMessage),
+    3: ("SnapshotHeader", SnapshotHeaderRecord),
+    4: ("SnapshotFooter", SnapshotFooterRecord),
+    5: ("KRaftVersion", KRaftVersionRecord),
+    6: ("KRaftVoters", VotersRecord),
 }
 _OFFSETS_KINDS: Final[dict[int, tuple[type[VersionedMessage], type[VersionedMessage]]]] = {
     0: (OffsetCommitKey, OffsetCommitValue),
@@ -158,9 +159,9 @@ def control_record(key: bytes | None, value: bytes | None) -> str:
     name, message = _CONTROL[kind]
     try:
         version = int.from_bytes(value[:2], "big")
-        return f"{name}: {json.dumps(as_json(message.decode(value, version), version))}"
+        return f"{name} {json.dumps(as_json(message.decode(value, version), version))}"
     except (ProtocolError, UnsupportedVersionError) as error:
-        return f"{name}: {_unreadable(value, str(error))}"
+        return f"{name} {_unreadable(value, str(error))}"
 
 
 def _shown(label: str, message: type[VersionedMessage], data: bytes | None) -> str | None:

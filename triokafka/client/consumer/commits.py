@@ -20,7 +20,7 @@ from triokafka.client.consumer.membership.group_membership import GroupMembershi
 from triokafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError, StaleMemberEpochError
 from triokafka.hooks import HookChain
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.structs import OffsetAndMetadata, TopicPartition
+from triokafka.structs import OffsetAndMetadata, TopicPartition, first_names
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -169,7 +169,7 @@ class Committer:
             await self._send(kept, deadline, asked_as=asked_as)
         if gone:
             raise CommitFailedError(
-                f"not committed: {', '.join(map(str, sorted(gone)))} went to another member before their turn came;"
+                f"not committed: {first_names(sorted(gone))} went to another member before their turn came;"
                 " their records since the last commit will be read again"
             )
 

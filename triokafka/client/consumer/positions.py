@@ -25,7 +25,7 @@ from triokafka.errors import (
     UnsupportedVersionError,
 )
 from triokafka.network.network_client import NetworkClient
-from triokafka.structs import OffsetAndTimestamp, TopicPartition
+from triokafka.structs import OffsetAndTimestamp, TopicPartition, first_names
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class PositionFinder:
         if lost:
             self._error_versions = lost
             missing = NoOffsetForPartitionError(
-                f"no committed offset for {', '.join(map(str, lost))}, and auto_offset_reset is 'none': seek, or set it"
+                f"no committed offset for {first_names(lost)}, and auto_offset_reset is 'none': seek, or set it"
             )
             missing.partitions = frozenset(lost)
             raise missing

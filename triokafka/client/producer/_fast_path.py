@@ -13,7 +13,7 @@ import sys
 
 import cython
 from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
-from cython.cimports.cpython.dict import PyDict_GetItem
+from cython.cimports.cpython.dict import PyDict_GetItemWithError
 from cython.cimports.cpython.exc import PyErr_WarnEx
 from cython.cimports.cpython.list import PyList_GET_ITEM, PyList_GET_SIZE
 from cython.cimports.cpython.long import PyLong_AsLong, PyLong_CheckExact
@@ -275,7 +275,7 @@ class FastPath:
         sticky: cython.bint = False
         if not PyUnicode_CheckExact(topic):
             return None
-        found: cython.pointer(PyObject) = PyDict_GetItem(self._topics, topic)
+        found: cython.pointer(PyObject) = PyDict_GetItemWithError(self._topics, topic)
         if found is cython.NULL:
             return None
         known: TopicQueues = cython.cast(TopicQueues, found)

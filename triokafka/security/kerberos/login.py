@@ -13,10 +13,13 @@ from typing import Any, Final
 
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.sasl.mechanism import CredentialsUnavailableError
 from triokafka.security.secret import reveal
 
 MODULE: Final = "Krb5LoginModule"
 _RENEW_WINDOW: Final = 0.8
+_TEMPORARY: Final = frozenset((2529639068, 2529639066, 2529638944, 2529639107))
+"""Codes of MIT Kerberos: no KDC answers, no KDC is known, the ticket has expired, the ticket cache does not exist."""
 
 
 def gssapi_library() -> Any:
@@ -82,7 +85,8 @@ class KerberosLogin:
         ``now`` is the time in seconds, on a clock that does not jump.
 
         Raises:
-            SaslAuthenticationFailedError: there are no tickets, or the KDC refuses the login or cannot be reached.
+            CredentialsUnavailableError: there are no tickets, or the KDC cannot be reached.
+            SaslAuthenticationFailedError: the KDC refuses the login.
         """
         settings = self.settings
         if settings.keytab is None:
@@ -113,7 +117,18 @@ class KerberosLogin:
             name = None if principal is None else gssapi.Name(principal, gssapi.NameType.kerberos_principal)
             return gssapi.Credentials(name=name, mechs=[gssapi.MechType.kerberos], usage=usage, store=store or None)
         except gssapi.exceptions.GSSError as error:
-            raise SaslAuthenticationFailedError(f"Kerberos: no credentials to {usage}: {reason(error)}") from None
+            raise failure_of(error, f"Kerberos: no credentials to {usage}") from None
+
+
+def failure_of(error: Any, what: str) -> SaslAuthenticationFailedError:
+    """Return the error for ``what`` and an error of the library.
+
+    It is `CredentialsUnavailableError` if there are no valid tickets now, and nobody has refused the principal.
+    """
+    exceptions = gssapi_library().exceptions
+    lacking = isinstance(error, (exceptions.ExpiredCredentialsError, exceptions.MissingCredentialsError))
+    kind = CredentialsUnavailableError if lacking or error.min_code in _TEMPORARY else SaslAuthenticationFailedError
+    return kind(f"{what}: {reason(error)}")
 
 
 def reason(error: BaseException) -> str:

@@ -16,6 +16,7 @@ import trio
 
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
+from triokafka.security.secret import has_credentials
 from triokafka.security.tls import TlsContexts
 from triokafka.world import World
 from triokafka.world.os_storage import storage_with
@@ -59,7 +60,7 @@ def check_scheme(url: str, option: str) -> None:
 
     Messages and log lines name the URL, so it must not hold credentials.
     """
-    if "@" in url.partition("://")[2].partition("/")[0]:
+    if has_credentials(url):
         raise ConfigurationError(
             f"{option}: the URL must not hold credentials: the client's id and secret have options of their own"
         )

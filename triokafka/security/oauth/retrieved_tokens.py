@@ -26,6 +26,7 @@ from triokafka.security.oauth.token_request import (
     with_jwt_bearer,
     with_secret,
 )
+from triokafka.security.sasl.mechanism import CredentialsUnavailableError
 from triokafka.security.sasl.oauthbearer import InvalidTokenError
 from triokafka.security.secret import Secret, reveal
 from triokafka.world import World
@@ -33,7 +34,7 @@ from triokafka.world import World
 logger = logging.getLogger(__name__)
 
 _RETRY_MS: Final = 10_000
-"""After a failed replacement, the current token stays in use for so long before the next attempt."""
+"""After a failed replacement, the current token stays in use for so long before the next attempt, if it is valid."""
 
 Text = str | Callable[[], str] | None
 
@@ -106,7 +107,8 @@ class RetrievedTokens:
         """Return a token that has not expired. Waits for the endpoint if the current token must be replaced.
 
         Raises:
-            SaslAuthenticationFailedError: there is no token, or it has expired. The message shows no credentials.
+            CredentialsUnavailableError: there is no token, or it has expired. The message shows no credentials.
+            SaslAuthenticationFailedError: the endpoint refuses the client.
         """
         async with self._lock:
             held, now_ms = self._held, world.wall_ms()
@@ -117,11 +119,11 @@ class RetrievedTokens:
                 self._held = await self._retrieve(world, patiently=not is_valid)
             except (EndpointError, InvalidTokenError, ConfigurationError, SaslAuthenticationFailedError) as error:
                 if held is None or not is_valid:
-                    raise SaslAuthenticationFailedError(
-                        f"no token for OAUTHBEARER ({self._endpoint.option}): {error}"
-                    ) from None
+                    refused = isinstance(error, EndpointError) and error.is_final
+                    kind = SaslAuthenticationFailedError if refused else CredentialsUnavailableError
+                    raise kind(f"no token for OAUTHBEARER ({self._endpoint.option}): {error}") from None
                 logger.warning("the token for OAUTHBEARER could not be replaced and stays in use: %s", error)
-                self._held = held._replace(refresh_at_ms=now_ms + _RETRY_MS)
+                self._held = held._replace(refresh_at_ms=min(now_ms + _RETRY_MS, held.expires_ms))
             return self._held.token
 
     async def _retrieve(self, world: World, *, patiently: bool) -> _Held:

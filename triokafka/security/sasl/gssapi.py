@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from triokafka.errors import SaslAuthenticationFailedError
 from triokafka.security.kerberos.local_names import LocalNames
-from triokafka.security.kerberos.login import KerberosLogin, gssapi_library, reason
+from triokafka.security.kerberos.login import KerberosLogin, failure_of, gssapi_library, reason
 
 _NO_LAYER: Final = 1
 _OFFER: Final = bytes([_NO_LAYER, 0, 0, 0])
@@ -84,7 +84,7 @@ class GssapiClient:
         return wrapped
 
     def _failed(self, error: BaseException) -> SaslAuthenticationFailedError:
-        return SaslAuthenticationFailedError(f"GSSAPI with {self._service}: {reason(error)}")
+        return failure_of(error, f"GSSAPI with {self._service}")
 
 
 class GssapiServer:

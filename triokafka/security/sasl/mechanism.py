@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from triokafka.errors import SaslAuthenticationFailedError
+
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
@@ -15,6 +17,15 @@ SUPPORTED: Final = (*MECHANISMS, GSSAPI)
 """All supported mechanisms."""
 
 
+class CredentialsUnavailableError(SaslAuthenticationFailedError):
+    """The client has no valid credentials now: a token provider, a file or a KDC does not supply them.
+
+    Nobody has refused any. A client that has logged in before tries again.
+    """
+
+    message = SaslAuthenticationFailedError.message
+
+
 class SaslClient(Protocol):
     """The client's end of one exchange."""
 
@@ -23,7 +34,7 @@ class SaslClient(Protocol):
         """Whether the next step may take long or wait for servers or files, so that it must run in a thread."""
 
     def first(self) -> bytes:
-        """Return the first token to send."""
+        """Return the first token to send. Raises `CredentialsUnavailableError`, `SaslAuthenticationFailedError`."""
 
     def answer(self, challenge: bytes) -> bytes | None:
         """Take a token of the server; return the next one to send, or None when the exchange is complete.

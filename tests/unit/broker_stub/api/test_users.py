@@ -82,6 +82,8 @@ async def test_wrong_change_fails_alone() -> None:
             ScramCredentialDeletion(name="missing", mechanism=SHA_256),
             upsertion("", SHA_256),
             upsertion("unknown", 3),
+            upsertion("zero\0character"),
+            ScramCredentialDeletion(name="missing\0", mechanism=SHA_256),
             upsertion("few", iterations=4095),
             upsertion("many", iterations=16_385),
             upsertion("twice"),
@@ -92,6 +94,8 @@ async def test_wrong_change_fails_alone() -> None:
             "missing": _MISSING,
             "": _UNACCEPTABLE,
             "unknown": errors.UnsupportedSaslMechanismError.code,
+            "zero\0character": _UNACCEPTABLE,
+            "missing\0": _MISSING,  # a credential from Apache Kafka can be removed
             "few": _UNACCEPTABLE,
             "many": _UNACCEPTABLE,
             "twice": _DUPLICATE,

@@ -164,6 +164,20 @@ def test_configuration_with_secrets_does_not_show_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("sasl.oauthbearer.jwks.endpoint.url", "https://bob:hunter2@idp.example/keys"),
+        ("listener.name.external.oauthbearer.sasl.oauthbearer.token.endpoint.url", "bob:hunter2@idp.example/token"),
+        ("org.apache.kafka.sasl.oauthbearer.allowed.urls", "https://idp.example/, https://bob:hunter2@idp.example/"),
+    ],
+)
+def test_credentials_in_a_url_are_refused_without_showing_them(name: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match="must not hold credentials") as raised:
+        BrokerConfig.from_properties({"listeners": "PLAINTEXT://127.0.0.1:0", name: text})
+    assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"num_partitions": 0}, "num.partitions=0: must be at least 1"),

@@ -337,6 +337,7 @@ def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() 
     append(log, from_producer(b"b", sequence=1))
     log.roll(now_ms=NOW)
     append(log, batch(b"c"))
+    log.leader_epochs.write()  # as the flush did that moved the recovery point
     storage.kill()
     damage(storage, path(2, ".snapshot"), 10, b"\xff")
     log = open_log(storage, recovery_point=2)
@@ -344,13 +345,14 @@ def test_a_torn_snapshot_of_producers_is_replaced_by_an_older_one_and_the_log() 
     assert not storage.exists(path(2, ".snapshot"))
 
 
-def test_leader_epochs_that_were_not_written_are_found_in_the_batches() -> None:
+def test_leader_epochs_that_were_not_written_are_found_in_the_batches(caplog: pytest.LogCaptureFixture) -> None:
     storage = MemoryStorage()
     log = open_log(storage)
     append(log, batch(b"a"), epoch=1)
     append(log, batch(b"b"), epoch=4)
     storage.kill()
     assert open_log(storage).leader_epochs.entries() == [(1, 0), (4, 1)]
+    assert not caplog.text, "before the first flush, a log has no file with its epochs"
 
 
 def test_an_epoch_whose_records_were_compacted_away_is_no_epoch_of_other_records() -> None:
@@ -416,6 +418,33 @@ def test_an_epoch_file_that_a_power_cut_has_emptied_is_rebuilt() -> None:
     file.truncate(0)
     file.close()
     assert open_log(storage, recovery_point=COUNT).leader_epochs.entries() == [(0, 0)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_missing_epoch_file_is_reported_and_rebuilt(caplog: pytest.LogCaptureFixture, clean: bool) -> None:
+    storage, _ = stored()
+    storage.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
+    log = open_log(storage, recovery_point=COUNT, clean=clean)
+    assert log.leader_epochs.entries() == [(0, 0)]
+    assert "leader-epoch-checkpoint is missing. The leader epochs are read from all batches" in caplog.text
+
+
+def test_damaged_epoch_file_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    storage, _ = stored()
+    damage(storage, f"{DIRECTORY}/leader-epoch-checkpoint", 0, b"x")
+    assert open_log(storage, recovery_point=COUNT).leader_epochs.entries() == [(0, 0)]
+    assert "leader-epoch-checkpoint has unknown version" in caplog.text and "read from all batches" in caplog.text
+
+
+def test_log_without_leader_epochs_is_not_read_for_its_missing_epoch_file(caplog: pytest.LogCaptureFixture) -> None:
+    """As a log of version 0 or 1: it would be read at every start."""
+    storage = MemoryStorage()
+    storage.make_dirs(DIRECTORY)
+    data = b"".join(bytes(batch(b"a", base_offset=offset, leader_epoch=-1)) for offset in range(3))
+    storage.open(path(0, ".log"), create=True).write_at(0, data)
+    damage(storage, path(0, ".log"), 70, b"\xff")
+    assert open_log(storage, recovery_point=3).log_end_offset == 3
+    assert "epoch" not in caplog.text
 
 
 def test_segments_before_the_start_are_not_missed() -> None:

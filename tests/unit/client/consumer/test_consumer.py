@@ -979,6 +979,18 @@ async def test_commits_in_the_background_keep_their_order_and_go_together() -> N
     assert [commit[T0] for commit in cluster.commits if T0 in commit][-3:] == [30, 12, 20]
 
 
+@pytest.mark.parametrize("count", [2, 1_000])
+@simulated
+async def test_log_line_about_an_assignment_lists_few_partitions(count: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    _, _, options = await started_for_consumer(count)
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        await consumer.poll(timeout_ms=1_000)
+        assert len(consumer.assignment()) == count
+    (line,) = [line for line in caplog.messages if "assigned" in line]
+    assert line.endswith(": assigned t-0, t-1" if count == 2 else ", t-19 and 980 others")
+
+
 @simulated
 async def test_failed_background_commit_is_reported_to_its_callback_or_logged(caplog: pytest.LogCaptureFixture) -> None:
     cluster, broker, options = await started_for_consumer()

@@ -286,6 +286,18 @@ async def test_a_lost_join_is_sent_again_with_the_same_member_id() -> None:
         assert lost.member_id == again.member_id != ""
 
 
+@pytest.mark.parametrize(("version", "joins"), [(3, 1), (4, 2)])
+@simulated
+async def test_a_lost_first_join_is_sent_again_only_where_it_creates_no_member(version: int, joins: int) -> None:
+    _, broker, options = await started_for_consumer()
+    broker.api_versions[JoinGroupRequest.api_key] = (0, version)
+    broker.script(JoinGroupRequest, SILENCE)
+    async with triokafka.Consumer("t", **options, group_id="g") as consumer:
+        await consumer.poll(timeout_ms=15_000)
+        assert [request.member_id for request in broker.seen(JoinGroupRequest)][:joins] == [""] * joins
+        assert (consumer.assignment() == {T0}) is (version >= 4)
+
+
 @simulated
 async def test_a_lost_sync_response_does_not_start_another_rebalance() -> None:
     _, broker, options = await started_for_consumer()

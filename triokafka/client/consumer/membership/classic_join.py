@@ -42,6 +42,8 @@ _JOIN_GRACE_MS: Final = 5_000
 (``JOIN_GROUP_TIMEOUT_LAPSE``)."""
 _LAST_INFLEXIBLE_JOIN: Final = 5
 _LAST_INFLEXIBLE_SYNC: Final = 3
+_NO_MEMBER_WITHOUT_ID: Final = 4
+"""The first version of JoinGroup in which a join without an id creates no dynamic member."""
 _MOST_BROKEN: Final = 2
 _MOST_AGAIN: Final = 5
 """Joins in a row that follow each other at once; a coordinator that refuses more gets them after a back-off."""
@@ -231,7 +233,6 @@ class ClassicJoin:
     async def _watch_held(self, scope: trio.CancelScope, wait: HeldRequest, node_id: int, is_join: bool) -> None:
         """Watch a request that waits for all members: close its connection when its response seems to be lost."""
         with scope:
-            has_name = bool(self._member.member_id)  # repeated without an id, a join would create a second member
             first_look = min(wait.first_look_at - self._world.now(), self._clock.session_timeout / 3)
             await trio.sleep(max(0.0, first_look))
             while True:
@@ -242,13 +243,26 @@ class ClassicJoin:
                     answer = NodeNotReadyError if is_join else RebalanceInProgressError
                 now = self._world.now()
                 gone = not is_join and self._member.state is not ClassicState.SYNCING
-                if gone or (wait.is_lost(now, answer) and has_name):
+                if gone or (wait.is_lost(now, answer) and self._may_repeat(node_id)):
                     break
                 self._note_long_wait(wait, now)
                 await trio.sleep(self._clock.interval)
             wait.sends_again = True
             reason = "the response that all members of the group get seems to be lost"
             self._network.disconnect(node_id, reason, purpose=_REBALANCE)
+
+    def _may_repeat(self, node_id: int) -> bool:
+        """Whether the coordinator takes a second request in place of the first.
+
+        Before version 4 of JoinGroup each join without an id creates a member. Later versions only return an id
+        (KIP-394), or replace the static member.
+        """
+        if self._member.member_id:
+            return True
+        try:
+            return self._network.version_for(node_id, JoinGroupRequest, purpose=_REBALANCE) >= _NO_MEMBER_WITHOUT_ID
+        except KafkaError:
+            return False  # without a connection nothing was sent that could be lost
 
     async def _ask_about_member(self, node_id: int) -> type[KafkaError] | None:
         """Send a heartbeat of the present identity, and return the class of its error; `NodeNotReadyError` if the

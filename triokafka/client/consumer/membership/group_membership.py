@@ -7,7 +7,8 @@ run in the user's own task, see `Rebalancer`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from triokafka.client.consumer.group_offsets import GroupIdentity
@@ -87,6 +88,15 @@ class GroupMembership:
     def state(self) -> str:
         """The state of the member in words."""
         return self._protocol.state
+
+    @contextmanager
+    def in_call(self) -> Iterator[None]:
+        """Count the time of the block as a wait for records: the member stays in its group."""
+        self.enter_call()
+        try:
+            yield
+        finally:
+            self.leave_call()
 
     async def leave(self, reason: str) -> None:
         """End the membership on purpose: one request, no retries."""

@@ -23,6 +23,8 @@ class HeartbeatClock:
         self.interval = interval
         self.session_timeout = session_timeout
         self.max_poll_interval = max_poll_interval
+        self.idle_before = 0.0
+        """For how long the user has called nothing before a caller between them (asyncio) stops polling."""
         self.last_sent = -_NEVER
         self.last_answer = -_NEVER
         self.last_poll = now

@@ -15,6 +15,7 @@ from triokafka.client.consumer.membership.topic_layout import TopicLayout, Topic
 from triokafka.errors import KafkaError
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.network_client import NetworkClient
+from triokafka.structs import first_names
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ class LeaderAssignment:
         layout = self.layout()
         missing = [topic for topic in topics if topic not in layout.counts]
         if missing:
-            logger.warning("group %r subscribes to topics that do not exist (yet): %s", group_id, missing)
+            logger.warning("group %r subscribes to topics that do not exist (yet): %s", group_id, first_names(missing))
         self.assigned_layout = layout
         assign = self._member.assignment_function(layout.counts, layout.racks)
         if self._member.group_size + sum(layout.counts.values()) < _THREAD_SIZE:

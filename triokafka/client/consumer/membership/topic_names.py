@@ -15,6 +15,7 @@ from triokafka.errors import KafkaError, UnknownTopicIdError, for_code
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from triokafka.structs import first_names
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ class TopicNames:
                     if not self._missing:
                         break
                     # Not every broker knows a topic that was just created.
-                    error: KafkaError = UnknownTopicIdError(", ".join(map(str, self._missing)))
+                    error: KafkaError = UnknownTopicIdError(first_names(self._missing))
                 except KafkaError as failed:
                     error = failed
                 self._failures.failed(_WHAT, error, world.now(), quietly=True)

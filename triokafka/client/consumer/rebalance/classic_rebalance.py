@@ -13,7 +13,7 @@ from triokafka.client.consumer.membership.classic_membership import ClassicMembe
 from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
 from triokafka.client.consumer.subscription import SubscriptionState
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, first_names
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class ClassicRebalance:
         self._handover.take_over(wanted, added, keep=member.cooperative)
         self._phase = _Phase.IDLE
         self._committer.assignment_changed()
-        group_id, names = member.config.group_id, ", ".join(map(str, wanted))
+        group_id, names = member.config.group_id, first_names(wanted)
         logger.info("group %r, generation %d: assigned %s", group_id, member.generation, names)
 
     # ---------------------------------------------------------------- leave

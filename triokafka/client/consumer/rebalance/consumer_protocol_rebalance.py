@@ -19,7 +19,7 @@ from triokafka.client.consumer.membership.consumer_protocol_membership import Co
 from triokafka.client.consumer.membership.topic_names import TopicNames
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
 from triokafka.client.consumer.subscription import Mode, SubscriptionState
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, first_names
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class ConsumerProtocolRebalance:
         self._membership.settle(owned, complete=complete)
         self._handover.take_over(list(wanted), added, keep=True)
         self._committer.assignment_changed()
-        group_id, names = member.config.group_id, ", ".join(map(str, wanted))
+        group_id, names = member.config.group_id, first_names(wanted)
         logger.info("group %r, epoch %d: assigned %s", group_id, member.epoch, names)
         return True
 
