@@ -41,6 +41,11 @@ def test_repeated_diverging_response_does_not_truncate_later_fetched_records() -
     run("responses are late, lost and doubled", 63_749)
 
 
+def test_image_of_a_committed_in_sync_set_does_not_end_the_proposal_after_it() -> None:
+    """A schedule in which it did: the high watermark passed a replica that was joining, and which led afterwards."""
+    run("records are deleted while followers lag", 3_004_703)
+
+
 def test_a_seed_repeats_its_steps() -> None:
     name = next(iter(SCENARIOS))
     first, second = run(name, 3), run(name, 3)

@@ -98,17 +98,21 @@ class Partition:
 
         In a new epoch, the log end offsets of followers are unknown, so the high watermark waits for each in-sync
         follower. A state with an older partition epoch than the present one changes nothing: the controller has
-        answered AlterPartition before this broker's image contains the change.
+        answered AlterPartition before this broker's image contains the change. A state with the present epoch leaves a
+        proposal in flight, which is based on it and may still be committed.
         """
         is_new = leader_epoch != self.leader_epoch or not self.is_leader
         if not is_new and partition_epoch < self.partition_epoch:
             return False
+        may_be_committed = not is_new and self.isr.in_flight is not None and partition_epoch == self.partition_epoch
         self._time = max(self._time, now)
         known = {} if is_new else self.followers
         for replica in self.isr.committed.difference(in_sync_replicas).intersection(known):
             # The controller removed it, as when its log directory failed: it is caught up again when it fetches.
             known[replica].caught_up_at = _NEVER
-        self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas, adding_replicas)
+        self._describe(leader_epoch, partition_epoch, replicas, adding_replicas)
+        if not may_be_committed:
+            self.isr.commit(in_sync_replicas)
         self.leader_id = self._node_id
         self.is_leader = True
         self.followers = {
@@ -137,7 +141,8 @@ class Partition:
         restart.
         """
         is_new = leader_epoch != self.leader_epoch or leader_id != self.leader_id or self.is_leader
-        self._describe(leader_epoch, partition_epoch, replicas, (), adding_replicas)
+        self._describe(leader_epoch, partition_epoch, replicas, adding_replicas)
+        self.isr.commit(())
         self.leader_id = leader_id
         self.is_leader = False
         self.followers = {}
@@ -149,14 +154,12 @@ class Partition:
         leader_epoch: int,
         partition_epoch: int,
         replicas: Collection[int],
-        in_sync_replicas: Collection[int],
         adding_replicas: Collection[int],
     ) -> None:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = tuple(replicas)
         self.adding_replicas = frozenset(adding_replicas)
-        self.isr.commit(in_sync_replicas)
 
     @property
     def in_sync_replicas(self) -> frozenset[int]:

@@ -181,6 +181,20 @@ def test_metadata_that_a_result_has_overtaken_changes_nothing() -> None:
     assert partition.in_sync_replicas == {NODE, 2}
 
 
+def test_metadata_that_a_proposal_is_based_on_leave_it_in_flight() -> None:
+    """The controller may still commit it: the high watermark goes on waiting for the follower that is joining."""
+    partition = leader(isr=(NODE,))
+    append(partition, b"1")
+    fetched(partition, 2, 1)
+    proposal = proposed(partition, 2)
+    lead(partition, isr=(NODE,))
+    assert partition.isr.in_flight is proposal and partition.isr.maximal == {NODE, 2}
+    append(partition, b"2")
+    assert partition.high_watermark == 1
+    assert partition.isr_committed(proposal, partition_epoch=6, in_sync_replicas=(NODE, 2))
+    assert partition.in_sync_replicas == {NODE, 2}
+
+
 def test_too_few_in_sync_replicas_hold_back_the_high_watermark() -> None:
     partition = leader(isr=(NODE, 2), min_isr=2)
     append(partition, b"1")
