@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,12 @@ import trio
 import triokafka
 from tests.support.kdc import REALM, Kdc, needs_kerberos, running_kdc
 from triokafka.blocking import KafkaProducer
-from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
+from triokafka.errors import (
+    ConfigurationError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+)
 from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings
 from triokafka.testing import running_broker
 from triokafka.testing.blocking import running_broker as blocking_broker
@@ -62,6 +68,30 @@ async def test_client_logs_in_by_keytab_and_by_ticket_cache(kdc: Kdc) -> None:
                 await (await producer.send("orders", b"x", partition=0))
             async with triokafka.AdminClient(**options) as admin:
                 assert "orders" in [topic.name for topic in await admin.list_topics()]
+
+
+async def test_client_that_has_logged_in_waits_for_a_new_ticket_cache(kdc: Kdc) -> None:
+    """Another program renews the cache. Meanwhile calls time out with the reason."""
+    cache, away = kdc.directory / "cache", kdc.directory / "away"
+    kdc.run("kinit", "bob", stdin="secret\n")
+    async with running_broker(**broker_security(kdc)) as running:
+        options = client(running.bootstrap_servers, f"{MODULE} required useTicketCache=true;")
+        async with triokafka.AdminClient(**options) as admin:
+            await admin.list_topics()
+            cache.rename(away)
+            with trio.fail_after(60), pytest.raises(KafkaTimeoutError, match=r"Kerberos: no credentials|GSSAPI with"):
+                while True:
+                    running.cut_connections()
+                    with suppress(KafkaConnectionError):
+                        await admin.list_topics(timeout_ms=500)
+            away.rename(cache)
+            with trio.fail_after(60):
+                await admin.list_topics()
+        cache.rename(away)
+        async with triokafka.AdminClient(**options) as admin:
+            with trio.fail_after(30), pytest.raises(SaslAuthenticationFailedError):
+                await admin.list_topics()
+        away.rename(cache)
 
 
 async def test_rules_map_the_principal_and_a_principal_without_a_rule_is_refused(kdc: Kdc) -> None:

@@ -104,10 +104,13 @@ class Partition:
         if not is_new and partition_epoch < self.partition_epoch:
             return False
         self._time = max(self._time, now)
+        known = {} if is_new else self.followers
+        for replica in self.isr.committed.difference(in_sync_replicas).intersection(known):
+            # The controller removed it, as when its log directory failed: it is caught up again when it fetches.
+            known[replica].caught_up_at = _NEVER
         self._describe(leader_epoch, partition_epoch, replicas, in_sync_replicas, adding_replicas)
         self.leader_id = self._node_id
         self.is_leader = True
-        known = {} if is_new else self.followers
         self.followers = {
             # In-sync followers get the whole lag time to fetch from the new leader.
             replica: known.get(replica) or FollowerState(caught_up_at=now if replica in self.isr.committed else _NEVER)

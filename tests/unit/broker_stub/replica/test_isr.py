@@ -123,6 +123,20 @@ def test_the_high_watermark_waits_for_a_caught_up_follower_until_it_lags() -> No
     assert partition.advance_high_watermark(1.1 + LAG)
 
 
+def test_the_high_watermark_does_not_wait_for_a_follower_that_the_controller_removed() -> None:
+    """As when a log directory of its broker failed: the broker is alive, but does not fetch the partition (KIP-858)."""
+    partition = leader()
+    for replica in (2, 3):
+        fetched(partition, replica, 0, now=1.0)
+    append(partition, b"1")
+    assert not fetched(partition, 2, 1, now=1.1)
+    lead(partition, isr=(NODE, 2), partition_epoch=6)
+    assert partition.advance_high_watermark(1.2)
+    fetched(partition, 3, 1, now=1.3)
+    append(partition, b"2")
+    assert not fetched(partition, 2, 2, now=1.4), "it fetches again, and is about to join"
+
+
 def test_a_follower_that_lags_leaves_and_the_high_watermark_continues_once_it_is_committed() -> None:
     partition = leader(isr=(NODE, 2))
     append(partition, b"1")

@@ -37,10 +37,14 @@ def completion_backoff(usual: Backoff) -> Backoff:
 
 
 class CompletionPause:
-    """The pause of one producer. ``seconds`` is its present length."""
+    """The pause of one producer. ``seconds`` is its present length.
+
+    ``held_back_again``: a Produce request was held back although another request of the transaction was accepted.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.held_back_again = False
         self._ended_at = float("-inf")
         self._fastest = float("inf")
         self._judged = True
@@ -51,6 +55,7 @@ class CompletionPause:
         self._ended_at = now
         self._fastest = min(self._fastest * _FORGETTING, took)
         self._judged = False
+        self.held_back_again = False
 
     def remaining(self, now: float) -> float:
         """Return the seconds until the next transaction may send its first request; 0 or less when it may now."""
@@ -69,6 +74,7 @@ class CompletionPause:
         took = now - sent_at
         shortest, longest = _HELD_BACK
         early = shortest <= took - self._fastest < longest
+        self.held_back_again |= early and self._judged
         self._fastest = min(self._fastest, took)
         self._judge(sent_at, early=early)
 

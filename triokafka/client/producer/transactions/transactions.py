@@ -15,6 +15,7 @@ from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.transactions.completion_pause import CompletionPause
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
 from triokafka.client.producer.transactions.manager import TransactionManager
+from triokafka.client.producer.transactions.registration_order import RegistrationOrder
 from triokafka.client.producer.transactions.transaction_offsets import TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TransactionState
 from triokafka.client.producer.transactions.transaction_task import TransactionTask
@@ -63,6 +64,7 @@ class Transactions:
             pause=pause,
         )
         self._pause = pause
+        self._registrations = RegistrationOrder(lambda queue: client.cluster.leader_for(queue.topic_partition))
         self._now = client.world.now
         self._accumulator = accumulator
         self._batches = accumulator.batches
@@ -97,12 +99,13 @@ class Transactions:
         if not self.manager.add_partition(partition) or self._pause.remaining(self._now()) > 0:
             self._block(queue)
             self.task.wake()
-        elif self.manager.registers_group:
+        elif self.manager.registers_group or (self.manager.implicit and not self._registrations.admits(queue)):
             self._block(queue)
 
     def _block(self, queue: PartitionQueue) -> None:
         queue.sequences.waits_for_transaction = True
         self._blocked[queue.topic_partition] = queue
+        self._registrations.withdraw(queue)
 
     def _batch_failed(self, batch: ProducerBatch) -> None:
         if isinstance(batch.error, TransactionAbortedError):
@@ -114,6 +117,8 @@ class Transactions:
         self._announce()
 
     def _progressed(self) -> None:
+        if self._registrations.finished(late=self._pause.held_back_again) and self._blocked:
+            self.task.wake()
         if self.manager.registers_group or (self.manager.state in _ENDING and not self._batches.unreleased):
             self.task.wake()
 
@@ -162,7 +167,11 @@ class Transactions:
             self._renumber()
         if manager.state in (_S.READY, _S.IN_TRANSACTION):
             self._batches.end_abort()
-        unblocked = [partition for partition in self._blocked if manager.is_added(partition)]
+        unblocked = [
+            partition
+            for partition, queue in self._blocked.items()
+            if manager.is_added(partition) and not (manager.implicit and not self._registrations.admits(queue))
+        ]
         for partition in unblocked:
             self._blocked.pop(partition).sequences.waits_for_transaction = False
         if unblocked:
@@ -239,6 +248,7 @@ class Transactions:
             )
             self._check_usable()
         manager.begin()
+        self._registrations.begin_transaction()
 
     async def commit(self) -> None:
         """Send the buffered records, and commit. See `Transaction.commit`."""
