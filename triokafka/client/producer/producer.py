@@ -490,11 +490,7 @@ class Producer:
         block. Cancelling stops only the waiting.
         """
         self._check_usable()
-        with self._times.measure("flush"):
-            await self._flush()
-
-    async def _flush(self) -> None:
-        accumulator = self._accumulator
+        accumulator, since = self._accumulator, self._world.now()
         accumulator.flushes += 1
         try:
             self._wakeup.wake()
@@ -506,6 +502,7 @@ class Producer:
                 pending.extend(piece for _, piece in batch.pieces)
         finally:
             accumulator.flushes -= 1
+            self._times.add("flush", since)
         if self._failure is not None:
             raise self._failed_error()
 
