@@ -46,6 +46,11 @@ def test_image_of_a_committed_in_sync_set_does_not_end_the_proposal_after_it() -
     run("records are deleted while followers lag", 3_004_703)
 
 
+def test_deleted_records_come_back_as_the_same_ones_in_all_replicas() -> None:
+    """A schedule in which a follower had others: the leader forgot the epochs of deleted records, and both died."""
+    run("records are deleted while followers lag", 3_006_725)
+
+
 def test_a_seed_repeats_its_steps() -> None:
     name = next(iter(SCENARIOS))
     first, second = run(name, 3), run(name, 3)

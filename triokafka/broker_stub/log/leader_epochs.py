@@ -68,6 +68,11 @@ class LeaderEpochs:
         """All (epoch, first offset)."""
         return list(zip(self._epochs, self._starts, strict=True))
 
+    def entries_from(self, offset: int) -> list[tuple[int, int]]:
+        """The entries of a log that begins at ``offset``, as `drop_before` would leave them."""
+        index = max(0, bisect_right(self._starts, offset) - 1)
+        return [(epoch, max(start, offset)) for epoch, start in self.entries()[index:]]
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Set the start offset of a new ``epoch``. Epochs that are not newer than the latest are ignored."""
         if epoch < 0 or epoch <= self.latest:
@@ -103,8 +108,11 @@ class LeaderEpochs:
             self._dirty = True
 
     def drop_before(self, offset: int) -> None:
-        """Forget epochs that ended before ``offset``, the new log start offset; the epoch of that record now starts
-        there.
+        """Forget epochs that ended before ``offset``, where the first segment begins; the epoch of that record now
+        starts there.
+
+        Epochs between there and the log start offset stay: after a crash the log may start earlier again, and its
+        records there must be those of the other replicas.
         """
         index = bisect_right(self._starts, offset) - 1
         if index > 0:

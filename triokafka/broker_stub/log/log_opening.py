@@ -102,7 +102,7 @@ def open_log(
     if state.log_start_offset > segments.end_offset:
         # A crash took records that were deleted already. No record before the start may come back.
         LogTruncation(state).start_empty(state.log_start_offset, now_ms)
-    epochs.drop_before(state.log_start_offset)
+    epochs.drop_before(state.segments[0].base_offset)
     return state
 
 

@@ -93,7 +93,6 @@ class LogState:
     def advance_log_start_offset(self, offset: int) -> None:
         """Raise the log start offset; a lower ``offset`` changes nothing."""
         if offset > self.log_start_offset:
-            self.leader_epochs.drop_before(offset)
             self.start_at(offset)
 
     def start_at(self, offset: int) -> None:

@@ -106,7 +106,8 @@ class LogRetention:
                     state.snapshots.remove(base_offset)
             finally:  # also after a disk failure part of the way
                 state.advance_log_start_offset(segments[0].base_offset)
-                # The first epoch records the log start offset, like the file names.
+                # The first epoch records where the log begins, like the file names.
+                state.leader_epochs.drop_before(segments[0].base_offset)
                 state.leader_epochs.write()
             if remove_files:
                 segments.remove_files_to_delete(now_ms)

@@ -132,7 +132,7 @@ class MetadataLogFiles:
         known = self._log.leader_epochs
         start, end = self.start_offset, self.end_offset
         found = [(epoch, max(at, start)) for epoch, at in epochs if at < end]
-        if known.entries() != found:
+        if known.entries_from(start) != found:
             known.clear()
             for epoch, at in found:
                 known.assign(epoch, at)
@@ -251,7 +251,7 @@ class MetadataLogFiles:
 
     def end_offset_for_epoch(self, epoch: int) -> OffsetAndEpoch:
         """See `RaftLog`."""
-        entries = self._log.leader_epochs.entries()
+        entries = self._log.leader_epochs.entries_from(self.start_offset)
         end = self.end_offset
         for known, start in reversed(entries):
             if known <= epoch:

@@ -580,16 +580,23 @@ class Partition:
         """Return the largest known epoch up to ``leader_epoch``, and its end offset; (-1, -1) when there is none
         (KIP-320).
         """
+        found = self._end_of_epoch(leader_epoch)
+        start = self.log.log_start_offset
+        # An epoch of which every record is deleted ends where the log starts.
+        return EpochEnd(leader_epoch, start) if 0 <= found.end_offset <= start else found
+
+    def _end_of_epoch(self, leader_epoch: int) -> EpochEnd:
+        """The same without regard to the log start offset."""
+        end = self.log.log_end_offset
         if leader_epoch == self.leader_epoch and self.is_leader:
-            return EpochEnd(leader_epoch, self.log.log_end_offset)
-        epoch, end_offset = self.log.leader_epochs.end_offset_for(leader_epoch, self.log.log_end_offset)
-        return EpochEnd(epoch, end_offset)
+            return EpochEnd(leader_epoch, end)
+        return EpochEnd(*self.log.leader_epochs.end_offset_for(leader_epoch, end))
 
     def diverging_epoch(self, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | None:
         """Return the epoch and offset to which a follower or consumer must truncate if its last record is not in this
         log.
         """
-        end = self.end_offset_for_epoch(last_fetched_epoch)
+        end = self._end_of_epoch(last_fetched_epoch)
         if end.end_offset == UNKNOWN_OFFSET or end.epoch == -1:
             raise errors.OffsetOutOfRangeError(
                 f"{self.topic_partition} has no leader epoch {last_fetched_epoch} or lower"

@@ -347,6 +347,16 @@ def test_diverged_reader_receives_the_offset_to_truncate_to() -> None:
     assert unknown.diverging_epoch == EpochEnd(3, 2)
 
 
+def test_records_that_diverge_below_the_log_start_are_found() -> None:
+    """They would come back with other contents than the leader's if both died before they store their log starts."""
+    partition = of_two_epochs(3, 7)
+    append(partition, b"d")
+    partition.delete_records_before(3)
+    assert partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=3).diverging_epoch == EpochEnd(3, 2)
+    assert partition.end_offset_for_epoch(3) == (3, 3), "where the log starts, as OffsetForLeaderEpoch of Kafka says"
+    assert partition.end_offset_for_epoch(7) == (7, 4)
+
+
 def test_the_first_epoch_may_diverge_too() -> None:
     """0 is an ordinary epoch; -1 is none."""
     partition = of_two_epochs(0, 1)
