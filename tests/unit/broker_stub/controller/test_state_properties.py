@@ -1,5 +1,6 @@
-"""Random operations on the controller's state, at every level of ``metadata.version``: the committed image always equals
-the replay of the log.
+"""Random operations on the controller's state, from any level of ``metadata.version`` on.
+
+The committed image always equals the replay of the log.
 """
 
 from __future__ import annotations
