@@ -331,8 +331,9 @@ class ClusterLife:
         self.apply(Outcome([FeatureLevelRecord(name=METADATA_VERSION, feature_level=self.level)], None))
         for process in self._alive():
             broker = self.image.brokers.get(process.broker_id)
-            named = broker is None or broker.incarnation_id != process.incarnation or broker.directories
-            if features.assigns_directories(self.image) and not named:
+            if broker is None or broker.incarnation_id != process.incarnation or broker.directories:
+                continue
+            if features.assigns_directories(self.image):
                 process.epoch = self.apply(self._register(process))
                 assert process.epoch == broker.broker_epoch
 
