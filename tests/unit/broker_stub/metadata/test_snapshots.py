@@ -30,6 +30,8 @@ from tests.unit.broker_stub.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.repair import repair_metadata
+from triokafka.broker_stub.log.damage import DamagedLogError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
@@ -229,7 +231,8 @@ class TestController:
             assert set(controller.image.topics) == {"early", "late"}
         assert starts[0] == end
 
-    async def test_log_without_the_records_of_its_snapshot_begins_after_it(self) -> None:
+    async def test_log_that_is_empty_begins_after_its_snapshot(self) -> None:
+        """As after ``triokafka log repair`` when all segments were lost."""
         world = MemoryWorld()
         async with running(world) as controller:
             await local(controller).create_topics(creation(wanted("t")))
@@ -237,6 +240,10 @@ class TestController:
         for name in world.disk.list_dir(DIRECTORY):
             if name.startswith("0" * 20 + ".") and not name.endswith(".checkpoint"):
                 world.disk.remove(f"{DIRECTORY}/{name}")
+        with pytest.raises(DamagedLogError, match=f"records from offset {end} on are lost"):
+            async with running(world):
+                pass
+        repair_metadata(world.disk, DIRECTORY, now_ms=0)
         async with running(world) as controller:
             assert set(controller.image.topics) == {"t"}
             assert controller.image.offset > end
