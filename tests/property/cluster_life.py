@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.in_steps import done
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
@@ -34,7 +35,6 @@ from triokafka.broker_stub.metadata.features import (
 )
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.protocol.api.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -544,9 +544,8 @@ class ClusterLife:
 
     def finish(self) -> None:
         """Check that the log and its snapshots replay to the image."""
-        replay = LogReplay()
-        replay.replay(batch for data in self.log for batch in decode_batches(data))
-        assert replay.image == self.image
+        image, _ = replayed_batches(batch for data in self.log for batch in decode_batches(data))
+        assert image == self.image
 
 
 def _common(one: list[int], other: list[int]) -> int:

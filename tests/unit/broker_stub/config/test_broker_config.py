@@ -150,7 +150,7 @@ def test_secret_shows_itself_only_when_asked() -> None:
 
 
 def test_configuration_with_secrets_does_not_show_them() -> None:
-    """Not in its `repr`, nor in the warning about options without effect."""
+    """Neither its `repr` nor the warning about options without effect has them."""
     secrets = {
         "ssl.keystore.password": "hunter1",
         "sasl.jaas.config": "hunter2",

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.in_steps import done
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka.broker_stub.controller import producer_ids
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
@@ -27,8 +28,7 @@ from triokafka.broker_stub.metadata.features import (
     SUPPORTED,
 )
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
-from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
-from triokafka.broker_stub.metadata.replay import LogReplay
+from triokafka.broker_stub.metadata.records import decode_batches, encode_records
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.incremental_alter_configs import (
@@ -183,10 +183,7 @@ class ControllerMachine(RuleBasedStateMachine):
         assert self.image is committed
 
     def _replayed(self) -> MetadataImage:
-        replay = LogReplay()
-        batches: list[LogBatch] = [batch for data in self.log for batch in decode_batches(data)]
-        replay.replay(batches)
-        return replay.image
+        return replayed_batches(batch for data in self.log for batch in decode_batches(data))[0]
 
     @invariant()
     def committed_state_is_the_replay_of_the_log(self) -> None:

@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import (
     CONFIG,
     DATA,
@@ -34,7 +35,6 @@ from triokafka.broker_stub.log.damage import DamagedLogError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.metadata.snapshots import (
     SnapshotFiles,
     SnapshotId,
@@ -110,12 +110,11 @@ class TestContent:
         assert [info.base_offset for info in infos[1:]] == [info.last_offset + 1 for info in infos[:-1]]
         assert {info.partition_leader_epoch for info in infos} == {image.epoch}
 
-    def test_snapshot_is_read_as_the_state_before_its_end_offset(self) -> None:
+    def test_snapshot_leads_to_the_image_that_it_was_made_of(self) -> None:
         image = full_image()
-        replay = LogReplay()
-        replay.load(decode_batches(snapshot_bytes(image)), end_offset=image.offset + 1, epoch=image.epoch)
-        assert (replay.image.offset, replay.image.epoch, replay.kraft_version) == (image.offset, image.epoch, 1)
-        assert replay.image.topics == image.topics
+        loaded, kraft_version = replayed_batches(decode_batches(snapshot_bytes(image)))
+        assert (loaded.epoch, kraft_version) == (image.epoch, 1)
+        assert loaded.topics == image.topics
 
 
 class TestFiles:
