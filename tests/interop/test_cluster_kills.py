@@ -39,8 +39,8 @@ class Writer:
     """A client that sends numbered values to its topic in a thread, and its acknowledged values by partition and
     offset.
 
-    A subclass sends; every value that it sends must be acknowledged. ``unplaced`` are values that were acknowledged
-    without an offset: the leader knows that it has the record, but after a restart not where (DUPLICATE_SEQUENCE_NUMBER).
+    A subclass sends; every value that it sends must be acknowledged. ``unplaced`` are values acknowledged without an
+    offset: the leader knows that it has the record, but after a restart not where (DUPLICATE_SEQUENCE_NUMBER).
     """
 
     topic: str
