@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import triokafka
+from tests.interop.client_thread import ClientThread
 from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
 
 pytestmark = pytest.mark.interop
@@ -48,9 +48,7 @@ class Writer:
         self.bootstrap = bootstrap
         self.acknowledged: dict[tuple[int, int], bytes] = {}
         self.sent = 0
-        self.failure: BaseException | None = None
-        self.stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.topic)
+        self.thread = ClientThread(self.topic, self.send_until_stopped, ends_within=2 * STALL)
 
     def next_value(self) -> tuple[int, bytes]:
         """The partition and value of the next record."""
@@ -65,39 +63,19 @@ class Writer:
             raise AssertionError(f"{self.topic}-{partition}: offset {offset} was given to {known!r} and {value!r}")
 
     def send_until_stopped(self) -> None:
-        """Send until `stopping` is set, and wait for all acknowledgements."""
+        """Send until the thread is stopping, and wait for all acknowledgements."""
         raise NotImplementedError
-
-    def _run(self) -> None:
-        try:
-            self.send_until_stopped()
-        except BaseException as error:
-            self.failure = error
 
     def wait_for_more(self, count: int) -> None:
         """Wait until so many more records are acknowledged."""
         target, progressed = len(self.acknowledged) + count, time.monotonic()
         seen = len(self.acknowledged)
         while len(self.acknowledged) < target:
-            if self.failure is not None:
-                raise AssertionError(f"{self.topic}: a record was not acknowledged") from self.failure
+            self.thread.check()
             if len(self.acknowledged) > seen:
                 seen, progressed = len(self.acknowledged), time.monotonic()
             assert time.monotonic() - progressed < STALL, f"{self.topic}: nothing acknowledged for {STALL:.0f} s"
             time.sleep(0.02)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Send for the length of the block."""
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self.stopping.set()
-            self._thread.join(STALL * 2)
-        assert not self._thread.is_alive(), f"{self.topic}: the client did not end"
-        if self.failure is not None:
-            raise AssertionError(f"{self.topic}: a record was not acknowledged") from self.failure
 
 
 class LibrdkafkaWriter(Writer):
@@ -121,7 +99,7 @@ class LibrdkafkaWriter(Writer):
             else:
                 self.note(message.partition(), message.offset(), message.value())
 
-        while not self.stopping.wait(PACE):
+        while not self.thread.stopping.wait(PACE):
             partition, value = self.next_value()
             producer.produce(self.topic, value, partition=partition, on_delivery=note)
             producer.poll(0)
@@ -144,7 +122,7 @@ class AiokafkaWriter(Writer):
             async def wait(partition: int, value: bytes, answer: Any) -> None:
                 self.note(partition, (await answer).offset, value)
 
-            while not self.stopping.is_set():
+            while not self.thread.stopping.is_set():
                 partition, value = self.next_value()
                 answer = await producer.send(self.topic, value, partition=partition)
                 task = asyncio.create_task(wait(partition, value, answer))
@@ -169,7 +147,7 @@ class TriokafkaWriter(Writer):
             async def wait(partition: int, value: bytes, delivery: Any) -> None:
                 self.note(partition, (await delivery).offset, value)
 
-            while not self.stopping.is_set():
+            while not self.thread.stopping.is_set():
                 partition, value = self.next_value()
                 nursery.start_soon(wait, partition, value, await producer.send(self.topic, value, partition=partition))
                 await trio.sleep(PACE)
@@ -206,7 +184,9 @@ def written(cluster: MixedCluster) -> Iterator[list[Writer]]:
     writers: list[Writer] = [kind(cluster.bootstrap) for kind in (LibrdkafkaWriter, AiokafkaWriter, TriokafkaWriter)]
     for writer in writers:
         cluster.create_topic(writer.topic, PARTITIONS)
-    with writers[0].running(), writers[1].running(), writers[2].running():
+    with ExitStack() as running:
+        for writer in writers:
+            running.enter_context(writer.thread.running())
         yield writers
     for writer in writers:
         cluster.assert_replicas_equal(writer.topic, PARTITIONS)

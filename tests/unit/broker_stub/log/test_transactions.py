@@ -196,7 +196,7 @@ def test_state_after_a_power_cut_agrees_with_the_batches() -> None:
 
 
 def test_the_index_is_there_after_a_power_cut_though_its_file_came_late() -> None:
-    """Its name must be synced as well: the other files of the segment were there before."""
+    """The index file is created last, so its name must be synced as well."""
     storage = MemoryStorage()
     storage.make_dirs("data")
     storage.sync_dir("")
