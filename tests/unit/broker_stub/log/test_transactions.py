@@ -15,7 +15,7 @@ from tests.unit.broker_stub.log.builders import DIRECTORY, NOW, append, config, 
 from triokafka.broker_stub.log import AppendInfo, PartitionLog, producer_state
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
-from triokafka.records import encode_batch
+from triokafka.records import decode_records, encode_batch
 from triokafka.world.memory import MemoryStorage
 
 ALICE, BOB = 1, 2
@@ -294,11 +294,9 @@ def test_a_leader_decodes_each_marker_once(monkeypatch: pytest.MonkeyPatch) -> N
     write(log, ALICE, 0)
     write(log, BOB, 0)
     decoded = []
-    decode = producer_state.decode_records
-
     def counted(*args: Any, **options: Any) -> list[Any]:
         decoded.append(args)
-        return decode(*args, **options)
+        return decode_records(*args, **options)
 
     monkeypatch.setattr(producer_state, "decode_records", counted)
     both = marker(ALICE, commit=True) + marker(BOB, commit=False)
