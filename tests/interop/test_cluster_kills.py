@@ -39,7 +39,8 @@ class Writer:
     """A client that sends numbered values to its topic in a thread, and its acknowledged values by partition and
     offset.
 
-    A subclass sends; every value that it sends must be acknowledged.
+    A subclass sends; every value that it sends must be acknowledged. ``unplaced`` are values acknowledged without an
+    offset: the leader knows that it has the record, but after a restart not where (DUPLICATE_SEQUENCE_NUMBER).
     """
 
     topic: str
@@ -47,6 +48,7 @@ class Writer:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.unplaced: set[tuple[int, bytes]] = set()
         self.sent = 0
         self.thread = ClientThread(self.topic, self.send_until_stopped, ends_within=2 * STALL)
 
@@ -56,8 +58,11 @@ class Writer:
         self.sent += 1
         return number % PARTITIONS, b"%08d" % number
 
-    def note(self, partition: int, offset: int, value: bytes) -> None:
+    def note(self, partition: int, offset: int | None, value: bytes) -> None:
         """Store an acknowledgement."""
+        if offset is None or offset < 0:
+            self.unplaced.add((partition, value))
+            return
         known = self.acknowledged.setdefault((partition, offset), value)
         if known != value:
             raise AssertionError(f"{self.topic}-{partition}: offset {offset} was given to {known!r} and {value!r}")
@@ -168,14 +173,17 @@ def check(cluster: MixedCluster, writer: Writer) -> None:
                 found[message.partition(), message.offset()] = message.value()
     finally:
         consumer.close()
-    assert len(writer.acknowledged) == writer.sent, f"{writer.topic}: not every record was acknowledged"
+    count = len(writer.acknowledged) + len(writer.unplaced)
+    assert count == writer.sent, f"{writer.topic}: not every record was acknowledged"
     lost = {key: value for key, value in writer.acknowledged.items() if found.get(key) != value}
     assert not lost, f"{writer.topic}: {len(lost)} acknowledged records are lost, as {next(iter(lost.items()))}"
     for partition in range(PARTITIONS):
         values = [value for (number, _), value in sorted(found.items()) if number == partition]
         assert len(values) == len(set(values)), f"{writer.topic}-{partition} has a record twice"
         assert values == sorted(values), f"{writer.topic}-{partition} is out of order"
-        assert len(values) == sum(number == partition for number, _ in writer.acknowledged)
+        unplaced = {value for number, value in writer.unplaced if number == partition}
+        assert unplaced <= set(values), f"{writer.topic}-{partition}: acknowledged records are lost: {unplaced}"
+        assert len(values) == sum(number == partition for number, _ in writer.acknowledged) + len(unplaced)
 
 
 @contextmanager
