@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producer_state import ProducerStates
+from triokafka.broker_stub.log.producer_state import Marker, ProducerStates, marker_of
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.records.batch import BatchInfo
-from triokafka.structs import Buffer
 
 
 def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment], end_offset: int) -> ProducerStates:
@@ -27,7 +26,7 @@ def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment],
         if is_before or start >= end_offset or segment.base_offset >= end_offset:
             continue
         for batch, data in segment.reader.producer_batches(start, end_offset):
-            producers.replay(batch, data)
+            producers.replay(batch, marker_of(batch, data))
     return producers
 
 
@@ -43,12 +42,13 @@ def rebuild_transaction_index(
     producers = load_producers(snapshots, segments, segment.base_offset)
     segment.indexes.transactions.clear()
     for batch, data in segment.reader.producer_batches(segment.base_offset, None):
-        replay_batch(producers, segment, batch, data)
+        replay_batch(producers, segment, batch, marker_of(batch, data))
 
 
-def replay_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInfo, data: Buffer) -> None:
-    """Apply a batch that is in the log to the producers and to the transaction index of its segment."""
-    completed = producers.replay(batch, data)
+def replay_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInfo, marker: Marker | None) -> None:
+    """Apply a batch that is in the log, with its marker if it has one, to the producers and to the transaction index of
+    its segment."""
+    completed = producers.replay(batch, marker)
     if completed is not None and completed.aborted:
         segment.indexes.transactions.append(
             AbortedTransaction(

@@ -21,7 +21,7 @@ from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_recovery import load_producers, replay_batch
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producer_state import ProducerStates
+from triokafka.broker_stub.log.producer_state import ProducerStates, marker_of
 from triokafka.broker_stub.log.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -391,6 +391,6 @@ class LogRecovery:
             self._has_gaps = True
         self._expected = batch.next_offset
         try:
-            replay_batch(self._producers, self._segment, batch, data)
+            replay_batch(self._producers, self._segment, batch, marker_of(batch, data))
         except CorruptIndexError as error:
             raise CorruptRecordError(str(error)) from error
