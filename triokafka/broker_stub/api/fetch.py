@@ -8,7 +8,7 @@ v13: topic ids (KIP-516). v15: the follower's broker epoch (KIP-903). v16: addre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -139,14 +139,13 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         reader=reader,
     )
     plan = _ReadPlan(session, context, image, faults=faults, refused=refused)
-    await plan.make()
-    many = len(session.partitions) > BUDGET
+    many = await plan.make() > BUDGET
     if many:
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
-    plan.renew()
+        plan.renew()
     outcomes, size, urgent = await replicas.read(plan.readable, parameters, before_waiting=context.yield_slot)
     replicas.traffic.fetches += session.resting
-    waits = bool(plan.readable or session.resting) and size < parameters.min_bytes and parameters.max_wait_ms > 0
+    waits = size < parameters.min_bytes and parameters.max_wait_ms > 0 and bool(plan.readable or session.resting)
     if waits and not urgent and not plan.failed:
         del outcomes  # release the memory of the first read while the request waits
         if many:
@@ -191,7 +190,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         for _ in session.prepare(results):
             await trio.lowlevel.checkpoint()
     answered = session.respond(
-        results, broker.world.now(), None if reader is None else partial(_rest, replicas, parameters, image)
+        results, broker.world.now, None if reader is None else partial(_rest, replicas, parameters, image)
     )
     context.items = len(answered.outcomes)
     response = FetchResponse(
@@ -225,40 +224,41 @@ class _ReadPlan:
         self._faults = faults
         self._refused = refused
         self._wanted: list[WantedPartition] = []
-        self._topic: TopicKey | None = None
-        self._resolved = ("", 0)
 
-    async def make(self) -> None:
-        """Look up the partitions."""
-        self._wanted = self._session.partitions
-        for spent, wanted in enumerate(self._wanted, 1):
-            if not spent % _AT_ONCE:
+    async def make(self) -> int:
+        """Look up the partitions; return their number."""
+        partitions = self._wanted = self._session.partitions
+        for start in range(0, len(partitions), _AT_ONCE):
+            if start:
                 await trio.lowlevel.checkpoint()
-            self._add(wanted)
+            self._look_up(partitions[start : start + _AT_ONCE])
+        return len(partitions)
 
     def renew(self) -> None:
         """Look up the partitions again if some have woken."""
         if self._session.partitions is not self._wanted:
             self._wanted = self._session.partitions
             self.readable, self.failed = [], {}
-            for wanted in self._wanted:
-                self._add(wanted)
+            self._look_up(self._wanted)
 
-    def _add(self, wanted: WantedPartition) -> None:
-        if wanted.topic is not self._topic:  # partitions of one topic are usually adjacent: resolve the topic once
-            self._topic = wanted.topic
-            self._resolved = _resolve(wanted.topic, self._image, self._context, refused=self._refused)
-        name, code = self._resolved
-        if code:
-            self.failed[wanted.key] = ReadOutcome(code)
-            return
-        fault = self._faults.for_item(1, name, wanted.partition) if self._faults is not None else None
-        if fault is None:
-            self.readable.append((TopicPartition(name, wanted.partition), wanted))
-            return
-        outcome = self.failed[wanted.key] = ReadOutcome(fault.error.code)
-        if fault.error.code == _NOT_LEADER:
-            outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, self._context)))
+    def _look_up(self, partitions: Sequence[WantedPartition]) -> None:
+        topic: TopicKey | None = None
+        name, code, faults = "", 0, self._faults
+        for wanted in partitions:
+            if wanted.topic is not topic:  # partitions of one topic are usually adjacent: resolve the topic once
+                topic = wanted.topic
+                name, code = _resolve(topic, self._image, self._context, refused=self._refused)
+            if code:
+                self.failed[wanted.key] = ReadOutcome(code)
+                continue
+            fault = faults.for_item(1, name, wanted.partition) if faults is not None else None
+            if fault is None:
+                self.readable.append((TopicPartition(name, wanted.partition), wanted))
+                continue
+            outcome = self.failed[wanted.key] = ReadOutcome(fault.error.code)
+            if fault.error.code == _NOT_LEADER:
+                leader = fault.leader or current_leader(name, wanted.partition, self._context)
+                outcome.leader_hint = LeaderHint(*leader)
 
 
 def _rest(
