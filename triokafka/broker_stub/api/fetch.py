@@ -139,10 +139,11 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         reader=reader,
     )
     plan = _ReadPlan(session, context, image, faults=faults, refused=refused)
-    many = await plan.make() > BUDGET
+    many = len(session.partitions) > BUDGET
     if many:
+        await plan.make()
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
-        plan.renew()
+    plan.renew()
     outcomes, size, urgent = await replicas.read(plan.readable, parameters, before_waiting=context.yield_slot)
     replicas.traffic.fetches += session.resting
     waits = size < parameters.min_bytes and parameters.max_wait_ms > 0 and bool(plan.readable or session.resting)
@@ -223,23 +224,23 @@ class _ReadPlan:
         self._image = image
         self._faults = faults
         self._refused = refused
-        self._wanted: list[WantedPartition] = []
+        self._wanted: list[WantedPartition] | None = None
 
-    async def make(self) -> int:
-        """Look up the partitions; return their number."""
+    async def make(self) -> None:
+        """Look up very many partitions, with checkpoints."""
         partitions = self._wanted = self._session.partitions
         for start in range(0, len(partitions), _AT_ONCE):
             if start:
                 await trio.lowlevel.checkpoint()
             self._look_up(partitions[start : start + _AT_ONCE])
-        return len(partitions)
 
     def renew(self) -> None:
-        """Look up the partitions again if some have woken."""
-        if self._session.partitions is not self._wanted:
-            self._wanted = self._session.partitions
+        """Look up the partitions for the first time, or again if some have woken."""
+        partitions = self._session.partitions
+        if partitions is not self._wanted:
+            self._wanted = partitions
             self.readable, self.failed = [], {}
-            self._look_up(self._wanted)
+            self._look_up(partitions)
 
     def _look_up(self, partitions: Sequence[WantedPartition]) -> None:
         topic: TopicKey | None = None
@@ -360,7 +361,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         diverging_epoch=_NO_EPOCH,
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
-        aborted_transactions=_aborted(outcome, read_committed=read_committed),
+        aborted_transactions=_aborted(outcome) if read_committed or outcome.error_code else None,
         records=outcome.records,  # type: ignore[arg-type]  # the encoder passes file slices on unread
     )
     if outcome.preferred_read_replica >= 0 and version >= _FOLLOWER_READS_SINCE:
@@ -374,9 +375,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
     return data
 
 
-def _aborted(outcome: ReadOutcome, *, read_committed: bool) -> list[AbortedTransaction] | None:
-    if outcome.error_code in _UNRESOLVED:
-        return []
-    if outcome.error_code or not read_committed:
-        return None
+def _aborted(outcome: ReadOutcome) -> list[AbortedTransaction] | None:
+    if outcome.error_code:
+        return [] if outcome.error_code in _UNRESOLVED else None
     return [AbortedTransaction(producer_id=number, first_offset=offset) for number, offset in outcome.aborted]
