@@ -64,8 +64,7 @@ def _values() -> list[bytes]:
 
 
 def _encoders() -> dict[str, Callable[[], Any]]:
-    values = _values()
-    records = [(_START_MS + index, None, value, ()) for index, value in enumerate(values)]
+    records = [(_START_MS + index, None, value, ()) for index, value in enumerate(_values())]
 
     def aiokafka() -> Any:
         builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
@@ -86,17 +85,11 @@ def _encoders() -> dict[str, Callable[[], Any]]:
             append(timestamp, key, value)
         return builder.build()
 
-    def value_list() -> Any:
-        builder = BatchBuilder(1 << 17)
-        builder.append_values(values, _START_MS)
-        return builder.build()
-
     return {
         "aiokafka": aiokafka,
         "kafka-python": kafka_python,
         "encode one by one": one_by_one,
         "encode a list of records": lambda: encode_batch(records),
-        "encode a list of values": value_list,
     }
 
 

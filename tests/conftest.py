@@ -14,6 +14,8 @@ A test that leaves threads, clients or processes running fails itself, instead o
 from __future__ import annotations
 
 import gc
+import logging
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,3 +41,11 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def quiet_log() -> Iterator[None]:
+    """Suppress the log, where thousands of simulated failures would cost more than the test."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)

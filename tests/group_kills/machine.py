@@ -140,7 +140,7 @@ class Machine:
         await self.ready.wait()
 
     def _load_slowly(self, coordinator: GroupCoordinator, load: Callable[[int, int], None], *which: int) -> None:
-        """Slow the load of these small partitions, so that members are told to wait for it."""
+        """Slow the load of these small partitions, so that members have to wait for it."""
         loads = coordinator.runtime._loads
         load(*which)
         if loads:

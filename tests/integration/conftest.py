@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker_process import broker_process
+from tests.support.broker_process import BrokerProcess, broker_process
 from tests.support.tool import Tool
 
 
@@ -35,9 +35,19 @@ def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    """The HOST:PORT of a broker for the tests of one module, which ends cleanly. A module may have another one."""
+    process = BrokerProcess(
+        None, settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+    )
+    yield process.start()
+    assert process.stop() == 0
+
+
 @pytest.fixture
 def tool(broker: str, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Tool:
-    """The commands against ``broker``, a fixture of the test's module."""
+    """The commands against ``broker``."""
     return Tool(broker, capfdbinary, monkeypatch)
 
 

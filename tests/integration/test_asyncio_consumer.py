@@ -337,7 +337,7 @@ def test_member_stays_in_its_group_during_a_slow_question(caplog: pytest.LogCapt
 
 @pytest.mark.timeout(60)
 def test_question_about_topics_ends_when_no_broker_answers() -> None:
-    """It once waited for a day; aiokafka's ends with ``request_timeout_ms``, too."""
+    """The call once waited for a day; aiokafka's ends with ``request_timeout_ms``, too."""
 
     async def program(broker: BlockingBroker) -> None:
         async with consumer_of(broker.bootstrap_servers, request_timeout_ms=300, fetch_max_wait_ms=50) as consumer:

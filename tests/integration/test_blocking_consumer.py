@@ -143,7 +143,7 @@ def test_closing_ends_an_iteration(consumer: KafkaConsumer) -> None:
 
 @pytest.mark.timeout(60)
 def test_questions_about_topics_end_when_no_broker_answers() -> None:
-    """They once waited for a day; kafka-python's end with ``request_timeout_ms``, too."""
+    """The calls once waited for a day; kafka-python's end with ``request_timeout_ms``, too."""
     with (
         running_broker() as broker,
         KafkaConsumer(

@@ -23,15 +23,6 @@ from triokafka.cli.app import run
 from triokafka.cli.line_reader import Item
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[str]:
-    process = BrokerProcess(
-        None, settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
-    )
-    yield process.start()
-    assert process.stop() == 0
-
-
 class NamesFormatter:
     """Returns text, which is neither a record nor bytes, for every record."""
 

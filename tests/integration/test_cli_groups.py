@@ -18,20 +18,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 
-from tests.support.broker_process import BrokerProcess
 from tests.support.tool import Tool
 from triokafka.cli.app import run
 
 RESET = ("groups", "reset-offsets")
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[str]:
-    process = BrokerProcess(
-        None, settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
-    )
-    yield process.start()
-    assert process.stop() == 0
 
 
 def filled(tool: Tool, topic: str, *, records: int = 10, partitions: int = 1) -> None:

@@ -8,28 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from click.shell_completion import ShellComplete
 
-from tests.support.broker_process import BrokerProcess
 from tests.support.command_output import next_line, without_waiting
 from triokafka.cli import completing
 from triokafka.cli.app import commands
 from triokafka.cli.app import run as run_here
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[str]:
-    process = BrokerProcess(
-        None, settings={"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
-    )
-    yield process.start()
-    assert process.stop() == 0
 
 
 @pytest.fixture(scope="module")

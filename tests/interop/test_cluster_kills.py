@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 import triokafka
+from tests.interop.client_thread import ClientThread
 from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
 
 pytestmark = pytest.mark.interop
@@ -39,7 +39,8 @@ class Writer:
     """A client that sends numbered values to its topic in a thread, and its acknowledged values by partition and
     offset.
 
-    A subclass sends; every value that it sends must be acknowledged.
+    A subclass sends; every value that it sends must be acknowledged. ``unplaced`` are values acknowledged without an
+    offset: the leader knows that it has the record, but after a restart not where (DUPLICATE_SEQUENCE_NUMBER).
     """
 
     topic: str
@@ -47,10 +48,9 @@ class Writer:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.unplaced: set[tuple[int, bytes]] = set()
         self.sent = 0
-        self.failure: BaseException | None = None
-        self.stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=self.topic)
+        self.thread = ClientThread(self.topic, self.send_until_stopped, ends_within=2 * STALL)
 
     def next_value(self) -> tuple[int, bytes]:
         """The partition and value of the next record."""
@@ -58,46 +58,29 @@ class Writer:
         self.sent += 1
         return number % PARTITIONS, b"%08d" % number
 
-    def note(self, partition: int, offset: int, value: bytes) -> None:
+    def note(self, partition: int, offset: int | None, value: bytes) -> None:
         """Store an acknowledgement."""
+        if offset is None or offset < 0:
+            self.unplaced.add((partition, value))
+            return
         known = self.acknowledged.setdefault((partition, offset), value)
         if known != value:
             raise AssertionError(f"{self.topic}-{partition}: offset {offset} was given to {known!r} and {value!r}")
 
     def send_until_stopped(self) -> None:
-        """Send until `stopping` is set, and wait for all acknowledgements."""
+        """Send until the thread is stopping, and wait for all acknowledgements."""
         raise NotImplementedError
-
-    def _run(self) -> None:
-        try:
-            self.send_until_stopped()
-        except BaseException as error:
-            self.failure = error
 
     def wait_for_more(self, count: int) -> None:
         """Wait until so many more records are acknowledged."""
         target, progressed = len(self.acknowledged) + count, time.monotonic()
         seen = len(self.acknowledged)
         while len(self.acknowledged) < target:
-            if self.failure is not None:
-                raise AssertionError(f"{self.topic}: a record was not acknowledged") from self.failure
+            self.thread.check()
             if len(self.acknowledged) > seen:
                 seen, progressed = len(self.acknowledged), time.monotonic()
             assert time.monotonic() - progressed < STALL, f"{self.topic}: nothing acknowledged for {STALL:.0f} s"
             time.sleep(0.02)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Send for the length of the block."""
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self.stopping.set()
-            self._thread.join(STALL * 2)
-        assert not self._thread.is_alive(), f"{self.topic}: the client did not end"
-        if self.failure is not None:
-            raise AssertionError(f"{self.topic}: a record was not acknowledged") from self.failure
 
 
 class LibrdkafkaWriter(Writer):
@@ -121,7 +104,7 @@ class LibrdkafkaWriter(Writer):
             else:
                 self.note(message.partition(), message.offset(), message.value())
 
-        while not self.stopping.wait(PACE):
+        while not self.thread.stopping.wait(PACE):
             partition, value = self.next_value()
             producer.produce(self.topic, value, partition=partition, on_delivery=note)
             producer.poll(0)
@@ -144,7 +127,7 @@ class AiokafkaWriter(Writer):
             async def wait(partition: int, value: bytes, answer: Any) -> None:
                 self.note(partition, (await answer).offset, value)
 
-            while not self.stopping.is_set():
+            while not self.thread.stopping.is_set():
                 partition, value = self.next_value()
                 answer = await producer.send(self.topic, value, partition=partition)
                 task = asyncio.create_task(wait(partition, value, answer))
@@ -169,7 +152,7 @@ class TriokafkaWriter(Writer):
             async def wait(partition: int, value: bytes, delivery: Any) -> None:
                 self.note(partition, (await delivery).offset, value)
 
-            while not self.stopping.is_set():
+            while not self.thread.stopping.is_set():
                 partition, value = self.next_value()
                 nursery.start_soon(wait, partition, value, await producer.send(self.topic, value, partition=partition))
                 await trio.sleep(PACE)
@@ -190,14 +173,17 @@ def check(cluster: MixedCluster, writer: Writer) -> None:
                 found[message.partition(), message.offset()] = message.value()
     finally:
         consumer.close()
-    assert len(writer.acknowledged) == writer.sent, f"{writer.topic}: not every record was acknowledged"
+    count = len(writer.acknowledged) + len(writer.unplaced)
+    assert count == writer.sent, f"{writer.topic}: not every record was acknowledged"
     lost = {key: value for key, value in writer.acknowledged.items() if found.get(key) != value}
     assert not lost, f"{writer.topic}: {len(lost)} acknowledged records are lost, as {next(iter(lost.items()))}"
     for partition in range(PARTITIONS):
         values = [value for (number, _), value in sorted(found.items()) if number == partition]
         assert len(values) == len(set(values)), f"{writer.topic}-{partition} has a record twice"
         assert values == sorted(values), f"{writer.topic}-{partition} is out of order"
-        assert len(values) == sum(number == partition for number, _ in writer.acknowledged)
+        unplaced = {value for number, value in writer.unplaced if number == partition}
+        assert unplaced <= set(values), f"{writer.topic}-{partition}: acknowledged records are lost: {unplaced}"
+        assert len(values) == sum(number == partition for number, _ in writer.acknowledged) + len(unplaced)
 
 
 @contextmanager
@@ -206,7 +192,9 @@ def written(cluster: MixedCluster) -> Iterator[list[Writer]]:
     writers: list[Writer] = [kind(cluster.bootstrap) for kind in (LibrdkafkaWriter, AiokafkaWriter, TriokafkaWriter)]
     for writer in writers:
         cluster.create_topic(writer.topic, PARTITIONS)
-    with writers[0].running(), writers[1].running(), writers[2].running():
+    with ExitStack() as running:
+        for writer in writers:
+            running.enter_context(writer.thread.running())
         yield writers
     for writer in writers:
         cluster.assert_replicas_equal(writer.topic, PARTITIONS)

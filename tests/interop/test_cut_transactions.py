@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.conformance.java_driver import java_process
 from tests.interop import jvm
+from tests.interop.client_thread import ClientThread
 from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
 from tests.interop.node_network import NodeNetwork, node_network
 from tests.interop.transactional_java import JavaTransactions
@@ -53,7 +54,7 @@ class SharedHistory:
 
 
 class Transactor:
-    """A thread with one transactional id. It replaces a producer that fails."""
+    """A client with one transactional id. It replaces a producer that fails."""
 
     def __init__(self, name: str, make: Callable[[str], TransactionalDriver], shared: SharedHistory) -> None:
         self.commits = 0
@@ -61,31 +62,19 @@ class Transactor:
         self._name = name
         self._make = make
         self._shared = shared
-        self._stopping = threading.Event()
         self._values = 0
-        self._thread = threading.Thread(target=self._run, name=name)
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Write transactions for the length of the block."""
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._stopping.set()
-            self._thread.join(2 * TIMEOUT)
-        assert not self._thread.is_alive(), f"{self._name} did not end: {self.failures[-3:]}"
+        self.thread = ClientThread(name, self._run, ends_within=2 * TIMEOUT)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self.thread.stopping.is_set():
             driver = self._make(self._name)
             try:
                 driver.init()
-                while not self._stopping.is_set():
+                while not self.thread.stopping.is_set():
                     self._transact(driver)
             except Exception as error:  # of any client; the next producer fences this one
                 self.failures.append(repr(error)[:200])
-                self._stopping.wait(0.2)
+                self.thread.stopping.wait(0.2)
             finally:
                 with suppress(Exception):
                     driver.close()
@@ -120,30 +109,23 @@ class Transactor:
             self.commits += 1
 
 
-@contextmanager
-def reading(bootstrap: str, shared: SharedHistory) -> Iterator[None]:
-    """Record for the length of the block what a reader of committed records receives."""
-    stopping = threading.Event()
+def reader(bootstrap: str, shared: SharedHistory) -> ClientThread:
+    """Return a reader that records when it receives committed records."""
 
     def read() -> None:
         consumer = Consumer(
             {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_committed", "log_level": 0}
         )
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-        while not stopping.is_set():
+        while not thread.stopping.is_set():
             for message in consumer.consume(500, 0.2):
                 if message.error() is None:
                     with shared.lock:
                         shared.history.saw(message.value() or b"", time.monotonic())
         consumer.close()
 
-    thread = threading.Thread(target=read, name="reader")
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
+    thread = ClientThread("reader", read, ends_within=TIMEOUT)
+    return thread
 
 
 def final_records(bootstrap: str) -> dict[Partition, list[bytes]]:
@@ -214,9 +196,8 @@ def run(directory: Path, kafka: tuple[int, ...], faults: list[str], seed: int) -
         }
         transactors = [Transactor(name, make, shared) for name, make in kinds.items()]
         with ExitStack() as work:
-            work.enter_context(reading(cluster.bootstrap, shared))
-            for transactor in transactors:
-                work.enter_context(transactor.running())
+            for thread in (reader(cluster.bootstrap, shared), *(transactor.thread for transactor in transactors)):
+                work.enter_context(thread.running())
             wait_for_commits(transactors, 3, TIMEOUT, "at the start")
             for fault in faults:
                 description = cut_one_way(cluster, network, fault, chance)

@@ -91,7 +91,7 @@ def test_replicas_move_away_from_a_failed_directory_and_back(tmp_path: Path, kaf
         wait_until_created(node, writer.topic)
         failed = replicas_in(directory, writer.topic)
         assert failed and replicas_in(node.data, writer.topic), "a directory has no replica of the topic"
-        with writer.running():
+        with writer.thread.running():
             writer.wait_for_more(20)
             directory.rename(directory.with_name("saved"))
             directory.write_text("not a directory")

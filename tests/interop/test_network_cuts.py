@@ -8,10 +8,7 @@ topic is missing, no epoch has two leaders, and the copies of the metadata log h
 from __future__ import annotations
 
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ import trio
 from confluent_kafka.admin import AdminClient
 
 import triokafka
+from tests.interop.client_thread import ClientThread
 from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
 from tests.interop.node_network import NodeNetwork, node_network
 from tests.interop.test_cluster_kills import PARTITIONS, LibrdkafkaWriter, TriokafkaWriter, check
@@ -33,29 +31,17 @@ HEALED_WITHIN = 30.0
 
 
 class TopicCreator:
-    """A thread that creates one topic after another, and the names of the topics whose creation was acknowledged."""
+    """A client that creates one topic after another, and the names of the topics whose creation was acknowledged."""
 
     def __init__(self, bootstrap: str) -> None:
         self.created: list[str] = []
         self._bootstrap = bootstrap
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=(self._run,), name="topics")
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Create topics for the length of the block."""
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._stopping.set()
-            self._thread.join(TIMEOUT)
-        assert not self._thread.is_alive(), "the admin client did not end"
+        self.thread = ClientThread("topics", lambda: trio.run(self._run), ends_within=TIMEOUT)
 
     async def _run(self) -> None:
         number = 0
         async with triokafka.AdminClient(bootstrap_servers=self._bootstrap) as admin:
-            while not self._stopping.is_set():
+            while not self.thread.stopping.is_set():
                 name = f"created-{number}"
                 number += 1
                 try:
@@ -98,7 +84,7 @@ def test_mixed_quorum_continues_after_its_network_was_cut(tmp_path: Path, kafka:
         for writer in writers:
             cluster.create_topic(writer.topic, PARTITIONS)
         creator = TopicCreator(cluster.bootstrap)
-        with writers[0].running(), writers[1].running(), creator.running():
+        with writers[0].thread.running(), writers[1].thread.running(), creator.thread.running():
             for fault in ("leader silent", "nothing from the leader", "follower reset"):
                 for writer in writers:
                     writer.wait_for_more(20)

@@ -153,3 +153,17 @@ def test_both_tools_format_directories_alike(
         if results[0] != results[1]:
             different.append(f"{node} {words}: {results[0]} and {results[1]}")
     assert not different, "\n".join(different)
+
+
+def test_both_tools_create_nothing_when_a_directory_belongs_to_another_cluster(
+    kafkas: ToolSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("theirs", "ours"):
+        file = properties(tmp_path / name, "static", 2)
+        known = tmp_path / name / "logs-0"
+        known.mkdir()
+        (known / "meta.properties").write_text(f"version=1\ncluster.id={ID}\nnode.id=1\ndirectory.id={ID_2}\n")
+        arguments = ["format", "-t", CLUSTER, "-c", file, "--ignore-formatted"]
+        assert kafkas("kafka-storage", *arguments).status if name == "theirs" else run(["storage", *arguments])
+        assert sorted(path.name for path in known.parent.iterdir()) == ["logs-0", "server.properties"], name
+    capfd.readouterr()

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.support.in_steps import done
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
@@ -23,13 +24,17 @@ from triokafka.broker_stub.controller.in_sync import alter_partition
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.reassignments import alter_reassignments
 from triokafka.broker_stub.controller.replication_control import ReplicationControl
-from triokafka.broker_stub.metadata import EndpointImage
+from triokafka.broker_stub.metadata import EndpointImage, features
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.delta import MetadataDelta
-from triokafka.broker_stub.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED
+from triokafka.broker_stub.metadata.features import (
+    DEPENDENCIES,
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    SUPPORTED,
+)
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.protocol.api.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from triokafka.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -52,6 +57,8 @@ from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord, Parti
 BROKERS = (1, 2, 3, 4)
 SESSION = CONFIG.broker_session_timeout_ms / 1000
 TOPICS = ("a", "b")
+LEVELS = SUPPORTED[METADATA_VERSION]
+"""The lowest and the highest level of ``metadata.version``."""
 
 Key = tuple[uuid.UUID, int]
 
@@ -89,6 +96,9 @@ class ClusterLife:
     def __init__(self, seed: int, *, with_elr: bool) -> None:
         self.rng = random.Random(seed)
         self.with_elr = with_elr
+        # The present level mostly; otherwise an older cluster, which is upgraded meanwhile.
+        lowest = DEPENDENCIES[ELIGIBLE_LEADER_REPLICAS, 1][METADATA_VERSION] if with_elr else LEVELS[0]
+        self.level = LEVELS[1] if self.rng.random() < 0.5 else self.rng.randint(lowest, LEVELS[1])
         configuration = ConfigurationControl(CONFIG)
         self.configuration = configuration
         self.replication = ReplicationControl(
@@ -108,6 +118,7 @@ class ClusterLife:
         self.cancelling = False
         self.steps = 0
         records = initial_records("1")
+        records.append(FeatureLevelRecord(name=METADATA_VERSION, feature_level=self.level))
         if not with_elr:
             records.append(FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=0))
         self.apply(Outcome(records, None))
@@ -133,7 +144,7 @@ class ClusterLife:
         if outcome.records:
             base = self.image.offset + 1
             self.log.append(
-                encode_records(outcome.records, base_offset=base, epoch=1, timestamp_ms=0, metadata_version=25)
+                encode_records(outcome.records, base_offset=base, epoch=1, timestamp_ms=0, metadata_version=self.level)
             )
             delta = MetadataDelta(self.image)
             for record in outcome.records:
@@ -193,9 +204,20 @@ class ClusterLife:
     # Brokers
 
     def _start(self, process: Process) -> None:
+        former, process.incarnation = process.incarnation, self._new_id()
+        try:
+            outcome = self._register(process)
+        except errors.DuplicateBrokerRegistrationError:
+            process.incarnation = former
+            return
+        process.fence, process.stop, process.clean_epoch = False, False, -1
+        process.epoch = self.apply(outcome)
+
+    def _register(self, process: Process) -> Outcome[int]:
+        assert process.incarnation is not None
         registration = BrokerRegistration(
             process.broker_id,
-            self._new_id(),
+            process.incarnation,
             "c",
             (EndpointImage("PLAINTEXT", "h", 1),),
             SUPPORTED,
@@ -203,17 +225,7 @@ class ClusterLife:
             tuple(directory for directory in process.directories if directory not in process.offline),
             process.clean_epoch,
         )
-        try:
-            outcome = self.control.register(self.image, registration, now=self.now, next_offset=self.image.offset + 1)
-        except errors.DuplicateBrokerRegistrationError:
-            return
-        process.incarnation, process.fence, process.stop, process.clean_epoch = (
-            registration.incarnation_id,
-            False,
-            False,
-            -1,
-        )
-        process.epoch = self.apply(outcome)
+        return self.control.register(self.image, registration, now=self.now, next_offset=self.image.offset + 1)
 
     def _crash(self, process: Process) -> None:
         process.incarnation = None
@@ -248,7 +260,7 @@ class ClusterLife:
             (2, self.elect), (1, self.balance), (1, self.configure), (1, self.unregister), (1, self.fail_over),
             (10, self.produce), (14, self.replicate), (3, self.flush), (4, self.bounce), (12, self.propose),
             (10, self.deliver),
-            (8, self.commit), (4, self.assign), (1, self.lose_directory),
+            (8, self.commit), (4, self.assign), (1, self.lose_directory), (1, self.upgrade),
         ]  # fmt: skip
         self.steps += 1
         self.rng.choices([action for _, action in actions], [weight for weight, _ in actions])[0]()
@@ -310,6 +322,20 @@ class ClusterLife:
         minimum = {"min.insync.replicas": str(self.rng.randint(1, 3))}
         request = creation(wanted(self.rng.choice(TOPICS), self.rng.randint(1, 2), self.rng.randint(1, 3), minimum))
         self.apply(done(self.replication.create_topics(self.image, request)))
+
+    def upgrade(self) -> None:
+        """Raise ``metadata.version``; running brokers register again once the metadata have their directories."""
+        if self.level == LEVELS[1]:
+            return
+        self.level = self.rng.randint(self.level + 1, LEVELS[1])
+        self.apply(Outcome([FeatureLevelRecord(name=METADATA_VERSION, feature_level=self.level)], None))
+        for process in self._alive():
+            broker = self.image.brokers.get(process.broker_id)
+            if broker is None or broker.incarnation_id != process.incarnation or broker.directories:
+                continue
+            if features.assigns_directories(self.image):
+                process.epoch = self.apply(self._register(process))
+                assert process.epoch == broker.broker_epoch
 
     def delete(self) -> None:
         request = DeleteTopicsRequest(topic_names=[self.rng.choice(TOPICS)])
@@ -492,7 +518,8 @@ class ClusterLife:
         for _, topic, partition in self.partitions():
             name = f"{topic.name}-{partition.partition}: {partition}"
             replicas, isr, elr = set(partition.replicas), set(partition.isr), set(partition.eligible_leader_replicas)
-            assert len(replicas) == len(partition.replicas) == len(partition.directories), name
+            assert len(replicas) == len(partition.replicas), name
+            assert len(partition.directories) == len(replicas) or not partition.directories, name  # an old cluster
             assert len(isr) == len(partition.isr) and len(elr) == len(partition.eligible_leader_replicas), name
             assert isr <= replicas and elr <= replicas and not isr & elr, name
             assert isr or elr or len(partition.last_known_elr) == 1, name
@@ -517,9 +544,8 @@ class ClusterLife:
 
     def finish(self) -> None:
         """Check that the log and its snapshots replay to the image."""
-        replay = LogReplay()
-        replay.replay(batch for data in self.log for batch in decode_batches(data))
-        assert replay.image == self.image
+        image, _ = replayed_batches(batch for data in self.log for batch in decode_batches(data))
+        assert image == self.image
 
 
 def _common(one: list[int], other: list[int]) -> int:

@@ -122,7 +122,7 @@ class ConsumerGroupLife(CoordinatorLife):
 
     LONGEST_WAIT = 6.0
     LONGEST_REVOCATION = (REVOCATION, SESSION + 2 * REBALANCE)
-    """Of members under the consumer protocol; of those under the classic one, which are told to join and to sync."""
+    """Seconds for members under the consumer protocol, and for classic members, which have to join and to sync."""
     STEPS: ClassVar = {
         "everybody_beats": 14,
         "start": 6,

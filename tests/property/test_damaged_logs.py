@@ -6,7 +6,6 @@ earlier; but no unexpected error is raised, no record is invented, and the other
 
 from __future__ import annotations
 
-import logging
 import random
 import struct
 from collections.abc import Iterator
@@ -46,12 +45,7 @@ _EXPECTED = (BrokerResponseError, OSError)  # errors that request handlers turn 
 
 Record = tuple[bytes | None, bytes | None]  # key and value
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet_log")
 
 
 def test_a_broker_starts_with_any_damage_to_its_files() -> None:

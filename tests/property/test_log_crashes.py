@@ -7,10 +7,8 @@ steps that it needs; ``python -m tests.crashing SEED`` runs it again. ``TRIOKAFK
 
 from __future__ import annotations
 
-import logging
 import os
 import random
-from collections.abc import Iterator
 
 import pytest
 
@@ -28,13 +26,7 @@ RUNS = 500
 LONG_RUNS = 20_000
 MOVED_RUNS = 100
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Suppress the log: truncations cause thousands of warnings."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet_log")
 
 
 def check(seed: int) -> None:

@@ -95,7 +95,7 @@ class Log:
         if self.producers.duplicate_of(batch) is None:
             self.producers.check(batch)
             self.producers.check_verified(batch, guard)
-            self.producers.replay(batch, b"")
+            self.producers.replay(batch)
             self.entries.append(Entry(write.producer_id, write.epoch, write.value))
 
     def end(self, completion: Completion) -> None:

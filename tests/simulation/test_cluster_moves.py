@@ -5,6 +5,9 @@ Every acknowledged record is in the log once and in order, and a group reads all
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import trio
 
@@ -110,6 +113,12 @@ def test_no_record_is_lost_or_repeated_in_many_schedules(seed: int) -> None:
     run_simulation(life, seed)
 
 
-def test_a_seed_repeats_its_schedule() -> None:
+def test_a_seed_repeats_its_schedule_also_in_another_process() -> None:
     """The traces have equal digests."""
-    assert run_simulation(life, 3) == run_simulation(life, 3)
+    program = (
+        "from tests.simulation.test_cluster_moves import life\n"
+        "from triokafka.testing import run_simulation\n"
+        "print(run_simulation(life, 3))\n"
+    )
+    elsewhere = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert elsewhere.stdout.strip() == run_simulation(life, 3)

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,13 +16,7 @@ from tests.support.simulated import run_seeds
 SEEDS = int(os.environ.get("TRIOKAFKA_RAFT_SEEDS", "15"))
 LONG_SEEDS = 10_000
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Suppress the log: lost nodes and failed elections are logged thousands of times."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet_log")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

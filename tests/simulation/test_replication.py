@@ -5,8 +5,6 @@ A failure names the scenario and the seed: ``run(scenario, seed)`` repeats it.
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from tests.support.replica_world import SCENARIOS, run
@@ -14,13 +12,7 @@ from tests.support.replica_world import SCENARIOS, run
 SEEDS = 40
 MANY_SEEDS = 10_000
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> object:
-    """Suppress the log: millions of lines about simulated failures would cost more than the simulation."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet_log")
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

@@ -81,7 +81,7 @@ def by_partition(topic: str, *offsets: int) -> str:
 
 
 def test_explicit_earliest_to_latest_offsets(bootstrap: str, load: Values) -> None:
-    """And "latest" binds late: with ``offsetsBinding=late`` a second action sees what came since.
+    """The end "latest" binds late: with ``offsetsBinding=late`` a second action sees later records.
 
     Promised: late binding of latest
     """

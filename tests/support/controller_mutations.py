@@ -18,6 +18,13 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
     Mutation(rule, file if "/" in file else _C + file, old, new, test[0] if test else _LIVES)
     for rule, file, old, new, *test in (
         (
+            "a term begins with its first records",
+            "event_queue.py",
+            "return self._new_term is None and not self._activation_due and",
+            "return self._new_term is None and",
+            _UNIT + "test_event_queue.py::test_operation_that_waited_for_its_term_comes_after_the_activation",
+        ),
+        (
             "a broker that restarts uncleanly is not an eligible leader",
             "partition_change.py",
             "and replica in self.replicas and replica != liveness.unclean",

@@ -188,7 +188,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "lingering batches ride along",
         _ACCUMULATOR,
         "                if not self._may_drain(queue, head, cluster, now):\n",
-        "                if not self._may_drain(queue, head, cluster, now) or not (head.in_retry or head.full):\n",
+        "                if not self._may_drain(queue, head, cluster, now) or not (head.attempts or head.full):\n",
         _T_ACCUMULATOR + "test_lingering_batches_are_drained_with_a_ready_one",
     ),
     Mutation(

@@ -22,8 +22,8 @@ from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
 from triokafka.broker_stub.replica.alter_partition import PendingProposals
-from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, NextStep
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
+from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
@@ -138,7 +138,7 @@ class Node:
         self.proposals = PendingProposals(self.node_id)
         self.hosted = HostedPartitions(none, none, none, None, lambda: self.world.now, self.proposals.submit)
         self.state = FetcherState(max_bytes=300, backoff_seconds=0.2)
-        self.data = FetchedData(
+        self.data = FollowerLog(
             self.state, self.hosted, ReplicaTraffic(), node_id=self.node_id, wall_ms=lambda: self.world.wall_ms
         )
         self.apply(len(self.world.images) - 1)

@@ -9,7 +9,7 @@ from tests.support.mutations import Mutation
 
 _REPLICA = "triokafka/broker_stub/replica/"
 _PARTITION = _REPLICA + "partition.py"
-_DATA = _REPLICA + "fetcher/fetched_data.py"
+_DATA = _REPLICA + "fetcher/follower_log.py"
 _T_ISR = "tests/unit/broker_stub/replica/test_isr.py::"
 _SCENARIOS = "tests/simulation/test_replication.py::test_replicas_agree_and_no_committed_record_is_lost"
 

@@ -22,7 +22,6 @@ LONG_MODULES: Final = {
     "client/config.py": "one list, in which one searches for a name",
     "client/producer/_fast_path.py": "compiled: the batch, its deliveries and the path into it are C structures",
     "errors.py": "one list, ordered by Kafka's error codes",
-    "records/_appender.py": "compiled: the loops that write a record share their C variables",
     "records/_columns.py": "compiled: one C structure",
     "records/_compressed_survey.py": "compiled: one C structure",
 }

@@ -12,12 +12,12 @@ A, B = TopicPartition("topic", 0), TopicPartition("topic", 1)
 
 
 def records(partition: TopicPartition, first: int, count: int) -> list[ConsumerRecord]:
-    """So many records from an offset on."""
+    """Return ``count`` records from an offset on."""
     return [ConsumerRecord(*partition, offset) for offset in range(first, first + count)]
 
 
 def filled(*, a: int = 0, b: int = 0) -> RecordBuffer:
-    """So many records of each partition."""
+    """Return a buffer with ``a`` records of one partition and ``b`` of the other."""
     made = RecordBuffer()
     for partition, count in ((A, a), (B, b)):
         if count:

@@ -91,7 +91,7 @@ class Conversation:
                 kind, first, second = replies[seen]
                 seen += 1
                 if kind == "run":
-                    # After an interrupt no function runs any more, but the asking task needs an answer.
+                    # After an interrupt no further function runs, but the asking task needs an answer.
                     self._run_here(first, second if interrupt is None else _nothing)
             except BaseException as error:
                 interrupt = interrupt or error

@@ -1,4 +1,4 @@
-"""Who may do what: the plug-in interface of authorizers, the accesses that a request declares, and `AllowAll`.
+"""The plug-in interface of authorizers, the accesses that a request declares, and `AllowAll`.
 
 A handler's registration names the operations and resources that a request touches (`Access`). Where the API answers per
 item, a denial concerns that item only and the handler asks `RequestContext.denied`; otherwise the whole request is

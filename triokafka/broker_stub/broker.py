@@ -261,7 +261,7 @@ class Broker:
             coordinators=self.coordinators,
             assignments=self._assignments,
             reconfigure_security=self._security.reconfigure,
-            report_soon=self.lifecycle.report_soon,
+            lifecycle=self.lifecycle,
         )
 
     # As the listener of its replicas

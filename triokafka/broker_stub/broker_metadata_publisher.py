@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
+from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.log.log_manager import LogManager
@@ -28,11 +29,7 @@ from triokafka.world import World
 
 
 class BrokerMetadataPublisher:
-    """Keeps the parts of a broker in step with the image, with its logs, and with each other.
-
-    Args:
-        report_soon: called when the controller waits for this broker's metadata offset.
-    """
+    """Keeps the parts of a broker in step with the image, with its logs, and with each other."""
 
     def __init__(
         self,
@@ -49,7 +46,7 @@ class BrokerMetadataPublisher:
         coordinators: CoordinatorRegistry,
         assignments: DirectoryAssignments,
         reconfigure_security: Callable[[BrokerConfig], None],
-        report_soon: Callable[[], None],
+        lifecycle: BrokerLifecycle,
     ) -> None:
         self._world = world
         self._config = config
@@ -63,7 +60,7 @@ class BrokerMetadataPublisher:
         self._coordinators = coordinators
         self._assignments = assignments
         self._reconfigure_security = reconfigure_security
-        self._report_soon = report_soon
+        self._lifecycle = lifecycle
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
@@ -79,8 +76,9 @@ class BrokerMetadataPublisher:
         changes = self._replicas.apply(delta, image)
         self._coordinators.replicas_changed(changes, delta)
         self._assignments.metadata_changed(delta, image)
+        self._lifecycle.metadata_changed(image)
         if any(image.brokers[number].in_controlled_shutdown for number in delta.changed_brokers & image.brokers.keys()):
-            self._report_soon()  # that broker stops once all others are known to have these metadata
+            self._lifecycle.report_soon()  # that broker stops once all others are known to have these metadata
 
     def _reconfigure(self, image: MetadataImage) -> None:
         config = self._configuration.broker_config(image)

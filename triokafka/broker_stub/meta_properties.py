@@ -41,6 +41,8 @@ def open_directories(
 ) -> ClusterIdentity:
     """Read the directories' ``meta.properties``; create the directory, the file and the ids of a new data directory.
 
+    Nothing is created unless the ids of all directories fit together.
+
     A directory with logs is not new: without the file, the cluster of these logs is unknown.
 
     Args:
@@ -59,10 +61,9 @@ def open_directories(
     for directory in directories:
         path = os.path.join(directory, FILE_NAME)
         try:
-            storage.make_dirs_durably(directory)
             if storage.exists(path):
                 found[directory] = parse_properties(storage.read_file(path).decode("utf-8"), source=path)
-            else:
+            elif storage.is_dir(directory):
                 _check_is_new(storage, directory)
         except UnicodeDecodeError as error:
             raise ConfigurationError(
@@ -88,22 +89,25 @@ def open_directories(
         cluster_id = theirs
     if cluster_id is None:
         cluster_id = format_uuid(new_id())
-    ids: dict[str, uuid.UUID] = {}
-    for directory in directories:
-        if directory in failed:
-            continue
-        known = found.get(directory, {}).get("directory.id")
-        ids[directory] = parse_uuid(known) if known else new_id()
-        if known is None:
-            try:
-                _write(storage, directory, cluster_id, node_id, ids[directory])
-            except OSError as error:
-                if directory == needed:
-                    raise ConfigurationError(f"the data directory {directory} cannot be written: {error}") from error
-                failed[directory] = error
-                del ids[directory]
+    known = {directory: values.get("directory.id") for directory, values in found.items()}
+    ids = {
+        directory: parse_uuid(text) if (text := known.get(directory)) else new_id()
+        for directory in directories
+        if directory not in failed
+    }
     if len(set(ids.values())) < len(ids):
         raise ConfigurationError(f"two data directories have the same directory.id: {', '.join(directories)}")
+    for directory, directory_id in list(ids.items()):
+        if known.get(directory):
+            continue
+        try:
+            storage.make_dirs_durably(directory)
+            _write(storage, directory, cluster_id, node_id, directory_id)
+        except OSError as error:
+            if directory == needed:
+                raise ConfigurationError(f"the data directory {directory} cannot be written: {error}") from error
+            failed[directory] = error
+            del ids[directory]
     return ClusterIdentity(cluster_id, node_id, ids, failed)
 
 

@@ -183,7 +183,7 @@ class Node:
         # Imported here, because a quorum of one starts faster without the network client.
         from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
         from triokafka.broker_stub.gateway.remote import RemoteControllerGateway
-        from triokafka.broker_stub.gateway.switching import SwitchingControllerGateway
+        from triokafka.broker_stub.gateway.switching import switching_gateway
 
         self._channel = ControllerChannel(
             self.world,
@@ -195,7 +195,7 @@ class Node:
         remote = RemoteControllerGateway(self._channel, session_timeout_ms=config.broker_session_timeout_ms)
         if local is None or controller is None:
             return remote
-        return SwitchingControllerGateway(local, remote, is_active=lambda: controller.is_active)
+        return switching_gateway(local, remote, is_active=lambda: controller.is_active)
 
     def _connect_to_controller(self, node: Address) -> NodeChannel:
         from triokafka.network.node_channel import NodeChannel

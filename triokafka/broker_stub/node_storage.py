@@ -42,12 +42,12 @@ class PartitionHost(Protocol):
 
     @property
     def node_id(self) -> int:
-        """Its id."""
+        """The node's id."""
         ...
 
     @property
     def replicas(self) -> ReplicaManager:
-        """Its partitions."""
+        """The partitions that the node hosts."""
         ...
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
@@ -142,7 +142,7 @@ class NodeStorage:
             ):
                 raise ConfigurationError(
                     f"{other} has {METADATA_PARTITION}, a metadata log, but that of this broker is in {directory}: "
-                    f"name {other} as metadata.log.dir, or first in log.dirs; or, if it is not wanted any more, move "
+                    f"name {other} as metadata.log.dir, or first in log.dirs; or, if it is no longer needed, move "
                     f"{other}/{METADATA_PARTITION} away."
                 )
         if self._world.storage.is_dir(f"{directory}/{METADATA_PARTITION}"):

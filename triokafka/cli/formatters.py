@@ -356,7 +356,7 @@ def make_formatter(
 ) -> Formatter:
     """Create a formatter by its name, Kafka's class name, or a user's ``module:Class``, which receives the properties.
 
-    ``key`` and ``value`` decode what is printed.
+    ``key`` and ``value`` decode the printed keys and values.
 
     Raises:
         UsageError: the formatter does not exist, does not know a property, or does not decode.

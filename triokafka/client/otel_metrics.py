@@ -97,7 +97,7 @@ class OpenTelemetryMetrics:
             self._metrics.get(telemetry_name(metric.name), {}).pop(metric.name, None)
 
     def close(self) -> None:
-        """Show nothing any more. The instruments stay with the meter, which cannot remove them."""
+        """Stop showing values. The instruments stay with the meter, which cannot remove them."""
         with self._lock:
             for known in self._metrics.values():
                 known.clear()

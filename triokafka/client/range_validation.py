@@ -71,7 +71,7 @@ class RangeValidation:
                 self._hold(topic, version + 1)
 
     def end(self) -> None:
-        """End the reader."""
+        """Forget all partitions, at the end of the reader."""
         self._ids.clear()
         self._epochs.clear()
         self._doubts.clear()

@@ -1,4 +1,4 @@
-"""The fault switches of a test cluster, as the page uses them: which calls there are, and what they take.
+"""The fault switches of a test cluster, as the page uses them: the calls and their arguments.
 
 A call is one path of the control endpoint of `triokafka broker --control`, or of the processes of `triokafka cluster`.
 """
@@ -37,7 +37,7 @@ class FaultEndpoint(Protocol):
 
     @property
     def address(self) -> str:
-        """Its address, for errors."""
+        """The address of the control endpoint, for errors."""
         ...
 
     async def request(self, method: str, path: str, document: Any = None) -> tuple[int, str]:

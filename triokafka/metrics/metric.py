@@ -30,12 +30,12 @@ class NamedMeasurable(Protocol):
 
     @property
     def name(self) -> MetricName:
-        """Its name."""
+        """The metric's name."""
         ...
 
     @property
     def measurable(self) -> Measurable:
-        """Its value."""
+        """The object that computes the metric's value."""
         ...
 
 

@@ -134,7 +134,7 @@ class Copier:
             consumer.seek(partition, offset)
 
     async def _seek(self, consumer: Consumer) -> None:
-        """The source does not have a position any more, or not the records before it: go to the nearest that it has."""
+        """Seek to the nearest position of the source, which no longer has the present one or the records before it."""
         await self._settle(wait=True)
         for partition, offset in (await self._positions(consumer, self._state.assigned)).items():
             consumer.seek(partition, offset)

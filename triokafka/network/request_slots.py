@@ -24,7 +24,7 @@ class RequestSlots:
 
     Args:
         has_room: whether the connection takes one more request.
-        has_ended: whether the connection has ended, so that nobody has to wait.
+        has_ended: whether the connection has ended, so that no request has to wait.
         muted_seconds: for how long the broker still throttles this client; 0 or less if it does not.
         on_room: called when a request may be submitted after that was impossible, and no task waits.
     """

@@ -64,8 +64,8 @@ class Traffic:
 
         Args:
             quiet_seconds: how long fewer than `_FEW_REQUESTS` requests may wait.
-            has_readers: whether changes of connections may not wait, because somebody reads the metrics without
-                having the values collected.
+            has_readers: whether changes of connections may not wait, because the metrics are read without a collection
+                of the values.
         """
         self._collect = collect
         self._quiet_seconds = quiet_seconds

@@ -104,41 +104,16 @@ class RecordAppender:
         """Add one record; returns its number in the batch, or -1 when it does not fit or the batch is closed."""
         return self._append(timestamp, key, value, headers)
 
-    def append_values(self, values, timestamp: cython.longlong, start: cython.Py_ssize_t = 0, keys=None):
-        """Add ``values[start:]`` until one does not fit; returns how many were added."""
-        index: cython.Py_ssize_t = start
-        items: list = values if type(values) is list else list(values)
-        names: list | None = None
-        if start < 0:
-            raise ValueError(f"start is {start}, must not be negative")
-        if keys is not None:
-            names = keys if type(keys) is list else list(keys)
-            if len(names) != len(items):
-                raise ValueError(f"{len(names)} keys for {len(items)} values")
-        # The sizes are read again for every record: exporting a buffer may run Python code.
-        while index < len(items):
-            key = None
-            if names is not None:
-                if index >= len(names):
-                    break
-                key = names[index]
-            if self._append(timestamp, key, items[index], ()) < 0:
-                break
-            index += 1
-        return max(index - start, 0)
-
-    def append_records(self, records, start: cython.Py_ssize_t = 0):
-        """Add ``records[start:]``, each (timestamp, key, value, headers), until one does not fit; returns how many."""
-        index: cython.Py_ssize_t = start
+    def append_records(self, records):
+        """Add ``records``, each (timestamp, key, value, headers), until one does not fit; returns how many."""
+        index: cython.Py_ssize_t = 0
         items: list = records if type(records) is list else list(records)
-        if start < 0:
-            raise ValueError(f"start is {start}, must not be negative")
         while index < len(items):
             timestamp, key, value, headers = items[index]
             if self._append(timestamp, key, value, headers) < 0:
                 break
             index += 1
-        return max(index - start, 0)
+        return index
 
     @cython.final
     @cython.cfunc

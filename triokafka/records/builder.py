@@ -28,7 +28,7 @@ class BatchBuilder(RecordAppender):
     afterwards ``compression_ratio`` is the ratio of this one. ``buffer`` is a pooled ``bytearray`` to write into; a
     larger one replaces it if it is too small.
 
-    ``append`` (and ``append_values``, ``append_records``) return -1 (a smaller count) if the batch is full or built.
+    ``append`` returns -1, and ``append_records`` a smaller count, if the batch is full or built.
     ``count`` is the number of records, ``size`` the number of uncompressed bytes.
 
     Raises:

@@ -140,35 +140,10 @@ class RecordAppender:
             self.max_timestamp = timestamp
         return index
 
-    def append_values(
-        self,
-        values: Sequence[Buffer | None],
-        timestamp: int,
-        start: int = 0,
-        keys: Sequence[Buffer | None] | None = None,
-    ) -> int:
-        """Add ``values[start:]`` until one does not fit; return the number of added records."""
-        if start < 0:
-            raise ValueError(f"start is {start}, must not be negative")
-        if keys is not None and len(keys) != len(values):
-            raise ValueError(f"{len(keys)} keys for {len(values)} values")
+    def append_records(self, records: Sequence[tuple[int, Buffer | None, Buffer | None, Headers]]) -> int:
+        """Add ``records``, each (timestamp, key, value, headers), until one does not fit; return how many fit."""
         added = 0
-        for index in range(start, len(values)):
-            if self.append(timestamp, None if keys is None else keys[index], values[index]) < 0:
-                break
-            added += 1
-        return added
-
-    def append_records(
-        self, records: Sequence[tuple[int, Buffer | None, Buffer | None, Headers]], start: int = 0
-    ) -> int:
-        """Add ``records[start:]``, each (timestamp, key, value, headers), until one does not fit; return how many
-        fit."""
-        if start < 0:
-            raise ValueError(f"start is {start}, must not be negative")
-        added = 0
-        for index in range(start, len(records)):
-            timestamp, key, value, headers = records[index]
+        for timestamp, key, value, headers in records:
             if self.append(timestamp, key, value, headers) < 0:
                 break
             added += 1

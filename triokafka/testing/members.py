@@ -50,7 +50,7 @@ class ClusterNode(Protocol):
 
     @property
     def node_id(self) -> int:
-        """Its id."""
+        """The node's id."""
         ...
 
     @property

@@ -73,7 +73,7 @@ class RunningBroker:
 
     @property
     def node_id(self) -> int:
-        """Its id in the cluster."""
+        """The broker's id in the cluster."""
         return self.config.node_id
 
     @property
@@ -178,7 +178,7 @@ class RunningBroker:
         active controller after ``broker.session.timeout.ms``; `stop` with ``clean=False`` does not wait for these.
 
         Args:
-            power_cut: the disk loses what was not synced, too; only on a simulated host of its own.
+            power_cut: the disk also loses unsynced data; only on a simulated host of its own.
 
         Raises:
             IllegalStateError: the broker does not run; or ``power_cut`` without a simulated host of its own.

@@ -13,7 +13,7 @@ from triokafka.loop_thread import LoopThread
 
 
 async def test_send_to_a_new_topic_is_refused_when_the_producer_is_closed_meanwhile() -> None:
-    """Its partitions arrive when no task can start any more that takes over its records. The error names the close."""
+    """The partitions arrive when no further task can start to take over the records. The error names the close."""
     session = ProducerSession(cast(LoopThread, None), {}, staged_bytes=1, name="p")
 
     async def partitions(topic: str, seconds: float) -> Any:

@@ -221,7 +221,7 @@ async def test_failed_flush_fails_the_waiting_produce() -> None:
 
 
 async def test_a_log_of_no_topic_is_set_aside_at_the_start() -> None:
-    """Its deletion was known to the cluster, and not yet to the disk, when the broker died."""
+    """The broker died after the cluster had deleted the topic, and before the log was deleted."""
     world = DiskWorld()
     async with running_node(world=world) as node:
         await node.create("t", 2)

@@ -153,7 +153,7 @@ async def test_request_is_answered_while_others_hold_every_connection(
 
 
 async def test_lack_of_file_descriptors_does_not_end_the_server() -> None:
-    """It used to end the broker, too."""
+    """A lack of descriptors used to end the broker, too."""
 
     class Short(RealWorld):
         async def listen(self, *args: object, **options: object) -> Listener:

@@ -79,6 +79,33 @@ def test_directories_of_two_clusters_are_refused() -> None:
         opened(disk, "/d", cluster_id="b")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("version=1\ncluster.id=a\nnode.id=1\n", "belongs to the cluster a, not to b"),
+        ("version=1\ncluster.id=b\nnode.id=2\n", "belongs to the node 2"),
+        ("version=2\ncluster.id=b\nnode.id=1\n", "version 2"),
+    ],
+)
+@pytest.mark.parametrize("order", [("/d", "/e"), ("/e", "/d")])
+def test_refusal_leaves_a_missing_directory_missing(text: str, words: str, order: tuple[str, str]) -> None:
+    disk = MemoryStorage()
+    written(disk, text)
+    with pytest.raises(ConfigurationError, match=words):
+        opened(disk, *order, cluster_id="b")
+    assert not disk.is_dir("/e")
+
+
+def test_directories_with_one_id_are_refused_before_a_missing_one_is_created() -> None:
+    disk = MemoryStorage()
+    opened(disk, "/d")
+    disk.make_dirs("/e")
+    disk.replace_file("/e/meta.properties", disk.read_file("/d/meta.properties"))
+    with pytest.raises(ConfigurationError, match=r"the same directory\.id"):
+        opened(disk, "/d", "/e", "/f")
+    assert not disk.is_dir("/f")
+
+
 def test_directory_that_cannot_be_written_is_refused_with_the_reason() -> None:
     disk = MemoryStorage()
     disk.inject(DiskFault("write", code=errno.EROFS))

@@ -12,6 +12,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from tests.support.log_replay import replayed_batches
 from tests.support.scripted_quorum import ScriptedQuorum
 from tests.unit.broker_stub.clusters import MemoryWorld
 from triokafka import errors
@@ -20,7 +21,6 @@ from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
@@ -137,9 +137,7 @@ async def running(*node_ids: int) -> AsyncIterator[Cluster]:
 
 def logged(storage: MemoryStorage, up_to: int) -> MetadataImage:
     """The image of a log on disk, replayed from its beginning."""
-    replay = LogReplay()
-    replay.replay(MetadataLogFiles(storage, "/data", now_ms=0).read_all(up_to=up_to))
-    return replay.image
+    return replayed_batches(MetadataLogFiles(storage, "/data", now_ms=0).read_all(up_to=up_to))[0]
 
 
 async def test_standby_nodes_follow_the_active_controller() -> None:

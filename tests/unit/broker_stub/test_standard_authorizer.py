@@ -75,7 +75,7 @@ def test_acls_take_effect_and_lose_it_as_records_are_replayed() -> None:
 
 
 def test_two_phase_commit_is_an_operation_of_its_own() -> None:
-    """KIP-939: ACLs of Apache Kafka 4.3 may have it, which came as an unknown operation."""
+    """ACLs of Apache Kafka 4.3 may have this operation (KIP-939). It once was an unknown one."""
     world = World()
 
     def given(operation: int) -> MetadataImage:

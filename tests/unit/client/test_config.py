@@ -258,7 +258,7 @@ def test_the_typed_options_are_exactly_the_options(table: Any) -> None:
 
 @pytest.mark.parametrize("call", [triokafka.read_topic, triokafka.RangeReader.__init__, RangeSession.__init__])
 def test_range_readers_have_the_names_and_types_of_the_consumers_options(call: Any) -> None:
-    """So a type checker finds a misspelt option."""
+    """A type checker therefore finds a misspelt option."""
     given = inspect.signature(call).parameters
     assert given["options"].annotation == "Unpack[ConsumerKeywords]"
     assert not ConsumerKeywords.__optional_keys__ & set(given)

@@ -270,7 +270,7 @@ def test_group_that_cannot_be_upgraded_is_unchanged(
 def test_user_data_of_known_assignors_does_not_prevent_the_upgrade() -> None:
     rig = Rig()
     (member_id,), generation = rig.joined_group(1, protocols=[("cooperative-sticky", metadata())])
-    rig.sync(member_id, generation, {member_id: assignment(0, 1, user_data=b"what it has said itself")})
+    rig.sync(member_id, generation, {member_id: assignment(0, 1, user_data=b"its own user data")})
     assert rig.beat(beat("n")).value.error_code == 0
     assert owned(rig, member_id) == [0, 1]
 

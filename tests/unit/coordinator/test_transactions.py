@@ -407,7 +407,7 @@ def test_fence_of_the_last_epoch_does_not_overflow(level: int) -> None:
 
 
 def test_timeout_of_the_last_epoch_gives_a_new_producer_id() -> None:
-    """Under version 2 the end of a transaction reserves an epoch for fencing, whoever ended it."""
+    """Under version 2 the end of a transaction reserves an epoch for fencing, also if the coordinator ended it."""
     rig = Rig()
     rig.init()
     last = rig.use_up_epochs()

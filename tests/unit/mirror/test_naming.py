@@ -26,7 +26,7 @@ def test_identity_keeps_names_except_heartbeats() -> None:
     [("orders", False), ("east.orders", True), ("west.east.orders", True), ("west.orders", False), ("east", False)],
 )
 def test_topic_that_came_from_the_target_is_a_cycle(topic: str, cycle: bool) -> None:
-    """It came directly or through other clusters."""
+    """The topic came directly or through other clusters."""
     assert PrefixNaming().is_cycle(topic, "east") is cycle
 
 

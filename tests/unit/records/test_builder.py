@@ -16,6 +16,10 @@ def values_of(stack: Stack, batch: bytes) -> list[bytes | None]:
     return [record.value for record in stack.records.decode_records(batch)]
 
 
+def records(values: list[bytes]) -> list[tuple[int, None, bytes, tuple[()]]]:
+    return [(5, None, value, ()) for value in values]
+
+
 def test_append_tells_the_number_of_the_record_in_the_batch(stack: Stack) -> None:
     builder = stack.records.BatchBuilder(1000)
     assert [builder.append(5, None, b"x"), builder.append(6, b"k", None, [("h", b"")])] == [0, 1]
@@ -64,7 +68,7 @@ def test_closed_batch_takes_no_more_and_can_be_built_later(stack: Stack) -> None
     builder = stack.records.BatchBuilder(1000)
     builder.append(5, None, b"x")
     builder.close()
-    assert (builder.append(5, None, b"y"), builder.append_values([b"z"], 5)) == (-1, 0)
+    assert (builder.append(5, None, b"y"), builder.append_records([(5, None, b"z", ())])) == (-1, 0)
     assert values_of(stack, builder.build()) == [b"x"]
 
 
@@ -95,29 +99,13 @@ def test_pooled_buffer_that_is_too_small_is_left_alone(stack: Stack) -> None:
     assert values_of(stack, builder.build()) == [b"x" * 500]
 
 
-def test_many_values_are_added_until_one_does_not_fit(stack: Stack) -> None:
+def test_many_records_are_added_until_one_does_not_fit(stack: Stack) -> None:
     values = [bytes([n]) * 10 for n in range(20)]
     builder = stack.records.BatchBuilder(HEADER_SIZE + 5 * 17)
-    assert builder.append_values(values, 5) == 5
+    assert builder.append_records(records(values)) == 5
     rest = stack.records.BatchBuilder(1000)
-    assert rest.append_values(values, 5, 5) == 15
+    assert rest.append_records(records(values[5:])) == 15
     assert values_of(stack, builder.build()) + values_of(stack, rest.build()) == values
-
-
-def test_many_values_with_keys(stack: Stack) -> None:
-    builder = stack.records.BatchBuilder(1000)
-    assert builder.append_values((b"a", None), 5, keys=(None, b"k")) == 2
-    records = stack.records.decode_records(builder.build())
-    assert [(record.key, record.value) for record in records] == [(None, b"a"), (b"k", None)]
-
-
-def test_keys_must_be_as_many_as_values(stack: Stack) -> None:
-    with pytest.raises(ValueError, match="1 keys for 2 values"):
-        stack.records.BatchBuilder(1000).append_values([b"a", b"b"], 5, keys=[b"k"])
-    with pytest.raises(ValueError, match="start is -1"):
-        stack.records.BatchBuilder(1000).append_values([b"a"], 5, -1)
-    with pytest.raises(ValueError, match="start is -1"):
-        stack.records.BatchBuilder(1000).append_records([], -1)
 
 
 def test_value_that_is_not_bytes_leaves_the_batch_as_it_was(stack: Stack) -> None:
@@ -144,14 +132,14 @@ class TestCompressed:
     def test_limit_is_judged_by_the_expected_ratio(self, stack: Stack) -> None:
         plain = stack.records.BatchBuilder(1000, compression="gzip")
         halved = stack.records.BatchBuilder(1000, compression="gzip", expected_ratio=0.5)
-        values = [b"x" * 93] * 50
-        assert plain.append_values(values, 5) == 8
-        assert halved.append_values(values, 5) == 17
+        values = records([b"x" * 93] * 50)
+        assert plain.append_records(values) == 8
+        assert halved.append_records(values) == 17
         assert halved.estimated_size <= 1000
 
     def test_compression_ratio_is_known_after_the_build(self, stack: Stack) -> None:
         builder = stack.records.BatchBuilder(1000, compression="gzip")
-        builder.append_values([b"x" * 93] * 8, 5)
+        builder.append_records(records([b"x" * 93] * 8))
         batch = builder.build()
         assert builder.compression_ratio == (len(batch) - HEADER_SIZE) / (8 * 102) < 0.2
         assert builder.estimated_size == len(batch)

@@ -138,7 +138,7 @@ async def test_slice_keeps_its_bytes_when_its_owner_cuts_renames_removes_and_clo
 
 
 async def test_file_that_others_shortened_is_an_error_and_no_crash(tmp_path: Path) -> None:
-    """It is shortened before it is sliced, or while it is sent."""
+    """The file is shortened before it is sliced, or while it is sent."""
     path = tmp_path / "log"
     file = opened(path, content(MIB))
     part = sliced(file, 0, MIB)

@@ -40,7 +40,7 @@ class _Call:
 
 
 class ProgramCalls:
-    """The program's calls, which wait for the consumer's task. `begin` opens the queue, and `end` fails what is left.
+    """The program's calls, which wait for the consumer's task. `begin` opens the queue; `end` fails the rest.
 
     Args:
         on_arrival: called in the loop thread when a call has arrived, or `wake` was called, unless the task waits for

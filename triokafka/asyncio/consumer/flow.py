@@ -84,7 +84,7 @@ class Flow:
         return partition not in self._full
 
     def begin_epoch(self, partition: TopicPartition, epoch: int) -> bool:
-        """Note a seek: records that wait or are in transit do not count any more, for nobody releases those.
+        """Note a seek: waiting records and those in transit no longer count, because no call will release them.
 
         Return whether the partition is to be resumed.
         """

@@ -27,7 +27,7 @@ class LocalState:
     ``active_at`` is the time of the last call for records, in seconds of `time.monotonic`, and ``waiting`` the number
     of calls that wait; the session reads both from its thread. ``epochs`` count the seeks of each partition: records
     fetched before a seek are dropped when they arrive. ``received`` counts deliveries. ``plan`` counts the program's
-    changes of what is to be read: news of an earlier plan comes too late.
+    changes of the subscription or assignment: results of an earlier plan are dropped.
     """
 
     def __init__(

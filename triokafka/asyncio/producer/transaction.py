@@ -104,7 +104,7 @@ class TransactionState:
         self.guarded = False
 
     def begin_was_cancelled(self, abort: Callable[[], Coroutine[Any, Any, None]], over: Over) -> None:
-        """Have the transaction aborted, now or when it is open: nobody knows of it. ``over`` is that of `follow`."""
+        """Abort the transaction, now or when it is open: the program does not know it. ``over`` is that of `follow`."""
         if self._state == "beginning" and self._work is not None:
             self._work.add_done_callback(lambda _: self.begin_was_cancelled(abort, over))
         elif self._state == "open":

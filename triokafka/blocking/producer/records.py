@@ -51,11 +51,11 @@ class TopicView:
         self._partitions = partitions
 
     def topics(self) -> set[str]:
-        """That topic."""
+        """Return the name of the record's topic, the only one that is known here."""
         return {self._topic}
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """Its partitions."""
+        """Return the numbers of the topic's partitions; None for another topic."""
         return {partition.partition for partition in self._partitions} if topic == self._topic else None
 
     def available_partitions_for_topic(self, topic: str) -> set[int] | None:

@@ -114,6 +114,7 @@ async def produce(
     transactional_id = request.transactional_id
     if (
         transactional_id is not None
+        and not context.services.allows_all
         and _has_transactional_records(request)  # others need no permission for the id, as in Kafka
         and context.denied(WRITE, TRANSACTIONAL_ID, transactional_id)
     ):

@@ -28,7 +28,6 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
 from triokafka.security.secret import Secret, has_credentials, reveal
 from triokafka.structs import Node
-from triokafka.world import Storage
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ ALIASES: Final = {"broker.id": "node.id"}
 class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupOptions, TransactionOptions):
     """The broker's configuration: an immutable object with Kafka's option names in snake_case.
 
-    Create it from Python values (``BrokerConfig(num_partitions=3)``) or from text (`from_properties`, `from_file`).
+    Create it from Python values (``BrokerConfig(num_partitions=3)``) or from text (`from_properties`).
     ``unused`` holds the text of options without a field: Kafka's options that this broker does not use, and limits of
     single listeners (`listener_limits`).
 
@@ -114,19 +113,6 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         if removed:
             logger.warning("these options are gone since Kafka 4.0: %s", ", ".join(sorted(removed)))
         return cls(**{**values, "unused": unused or None, "security": security or None, **overrides})
-
-    @classmethod
-    def from_file(cls, storage: Storage, path: str, **overrides: Any) -> BrokerConfig:
-        """Return a configuration from a ``server.properties`` file.
-
-        Raises:
-            ConfigurationError: the file cannot be read, or `from_properties` rejects its contents.
-        """
-        try:
-            text = storage.read_file(path).decode("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"configuration file {path} cannot be read: {error}") from error
-        return cls.from_properties(parse_properties(text, source=path), **overrides)
 
     @classmethod
     def for_tests(cls, **overrides: Any) -> BrokerConfig:

@@ -142,7 +142,7 @@ class Controller:
 
         Args:
             unless_epoch: returns the broker epoch of the process that has taken its place, which is not fenced; None
-                when there is no need to fence any more.
+                when fencing is no longer needed.
         """
 
         def fence(image: MetadataImage) -> Outcome[None]:

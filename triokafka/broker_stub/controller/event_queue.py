@@ -218,8 +218,6 @@ class EventQueue:
                 continue
             # Append all waiting operations without a pause, so that one sync commits them.
             while True:
-                if self._activation_due:
-                    await self._process_activation()
                 await self._process(operation)
                 try:
                     operation = self._receive.receive_nowait()
@@ -243,11 +241,8 @@ class EventQueue:
 
     async def _process(self, operation: Operation[Any]) -> None:
         try:
-            while self._new_term is not None:  # it begins as soon as the changes of the last one are published
-                await self._term_changed.wait()
-            while len(self._uncommitted) >= MAX_UNCOMMITTED:
-                self._has_room = trio.Event()
-                await self._has_room.wait()
+            while not self._may_begin():
+                await self._wait_to_begin()
             if not operation.abandoned:
                 started_at = self._world.now()
                 self.metrics.waited.add(started_at - operation.submitted_at)
@@ -266,6 +261,20 @@ class EventQueue:
         except BaseException:
             operation.fail(_stopped())
             raise
+
+    def _may_begin(self) -> bool:
+        """Whether the next operation may begin: the term has begun and is activated, and there is room."""
+        return self._new_term is None and not self._activation_due and len(self._uncommitted) < MAX_UNCOMMITTED
+
+    async def _wait_to_begin(self) -> None:
+        """Wait until a condition of `_may_begin` may have changed. A term may begin, or end, in each wait."""
+        if self._new_term is not None:  # it begins as soon as the changes of the last one are published
+            await self._term_changed.wait()
+        elif self._activation_due:
+            await self._process_activation()
+        else:
+            self._has_room = trio.Event()
+            await self._has_room.wait()
 
     async def _append(self, operation: Operation[T]) -> None:
         """Compute the outcome of an operation, stage it, and append it to the log."""

@@ -18,7 +18,7 @@ from triokafka.broker_stub.controller.configuration_control import Configuration
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
-from triokafka.broker_stub.metadata import topic_names
+from triokafka.broker_stub.metadata import features, topic_names
 from triokafka.broker_stub.metadata.config_entries import ConfigEntry, inherited_entries, topic_entries
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError
@@ -415,5 +415,9 @@ def _partition_record(
         leader=isr[0],
         leader_epoch=0,
         partition_epoch=0,
-        directories=[image.brokers[broker_id].default_directory() for broker_id in replicas],
+        directories=(
+            [image.brokers[broker_id].default_directory() for broker_id in replicas]
+            if features.assigns_directories(image)
+            else []
+        ),
     )

@@ -20,6 +20,8 @@ from triokafka.backoff import Backoff
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
 from triokafka.broker_stub.gateway.node_stops import NodeStopsError
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.features import assigns_directories
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -180,6 +182,7 @@ class BrokerLifecycle:
         self._resignations = 0
         self._wait = 0.0
         self._report_due = trio.Event()
+        self._lacks_directories = False
         self._one_at_a_time = trio.Lock()
 
     @property
@@ -228,6 +231,20 @@ class BrokerLifecycle:
     def report_soon(self) -> None:
         """Send the next heartbeat of `run` now: another broker waits until this one is known to have some metadata."""
         if self._core.state is LifecycleState.RUNNING:
+            self._report_due.set()
+
+    def metadata_changed(self, image: MetadataImage) -> None:
+        """Register again once the cluster's metadata have a place for the directories of brokers (KIP-858).
+
+        After an upgrade of ``metadata.version`` the registration lacks them, and the controller could not tell which
+        replicas a failed directory has.
+        """
+        registration = self._registration
+        if registration is None or not registration.directories or not assigns_directories(image):
+            return
+        known = image.brokers.get(registration.broker_id)
+        if known is not None and known.incarnation_id == registration.incarnation_id and not known.directories:
+            self._lacks_directories = True
             self._report_due.set()
 
     def resign(self) -> bool:
@@ -286,8 +303,9 @@ class BrokerLifecycle:
             if core.state is LifecycleState.SHUTTING_DOWN:
                 return None  # another heartbeat would unfence the broker again
             try:
-                if not core.registered:
+                if not core.registered or (self._lacks_directories and not core.wants_shut_down):
                     epoch = await self._gateway.register_broker(registration)
+                    self._lacks_directories = False
                     self._registered(epoch)
                     self._wait = core.registration_answered(epoch)
                 else:
@@ -302,6 +320,7 @@ class BrokerLifecycle:
                     )
                     self._wait = core.heartbeat_answered(await self._gateway.broker_heartbeat(beat))
             except errors.KafkaError as error:
+                self._lacks_directories = self._lacks_directories and error.retriable
                 self._wait = core.failed(error)
                 return error
         return None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.log_flusher import LogFlusher
@@ -10,7 +13,7 @@ from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.log_state import LogState
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
 from triokafka.broker_stub.log.producer_recovery import index_transaction, rebuild_transaction_index
-from triokafka.broker_stub.log.producer_state import ProducedBatch, read_marker
+from triokafka.broker_stub.log.producer_state import Marker, ProducedBatch, marker_of
 from triokafka.broker_stub.log.validation import Prepared, assign_offsets, prepare
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.errors import BrokerResponseError, IllegalStateError
@@ -20,6 +23,8 @@ from triokafka.records.batch import CONTROL, TRANSACTIONAL, BatchInfo
 from triokafka.structs import Buffer
 
 logger = logging.getLogger(__name__)
+
+_NO_MARKERS: Final[Mapping[int, Marker]] = MappingProxyType({})
 
 
 class AppendInfo(NamedTuple):
@@ -90,6 +95,7 @@ class LogAppender:
         buffer, infos = found
         if not infos:
             return AppendInfo(-1, -1, -1, -1, state.log_start_offset)
+        markers: dict[int, Marker] = {}
         for info in infos:
             if info.producer_id >= 0 and from_client:
                 known = producers.duplicate_of(info)
@@ -99,8 +105,9 @@ class LogAppender:
                 if info.attributes & TRANSACTIONAL:
                     producers.check_verified(info, guard)
             elif info.producer_id >= 0 and info.is_control:
-                marker = read_marker(memoryview(buffer)[info.position : info.end])
+                marker = marker_of(info, memoryview(buffer)[info.position : info.end])
                 if marker is not None:
+                    markers[info.position] = marker
                     producers.check_marker(info, marker, version=transaction_version)
             elif info.producer_id >= 0:
                 producers.check_epoch(info)
@@ -108,7 +115,7 @@ class LogAppender:
         append_time = now_ms if config.stamps_on_append else -1
         end = self._segments.end_offset
         infos = assign_offsets(buffer, infos, end, leader_epoch=leader_epoch, append_time=append_time)
-        newest = self._append(infos, buffer, state.time(now_ms))
+        newest = self._append(infos, buffer, state.time(now_ms), markers)
         last_offset = self._segments.end_offset - 1
         return AppendInfo(infos[0].base_offset, last_offset, newest, append_time, state.log_start_offset)
 
@@ -159,8 +166,13 @@ class LogAppender:
         newest = self._append(infos, memoryview(batches)[: infos[-1].end], state.time(now_ms))
         return AppendInfo(infos[0].base_offset, expected - 1, newest, -1, state.log_start_offset)
 
-    def _append(self, infos: list[BatchInfo], data: Buffer, now_ms: int) -> int:
-        """Append batches whose offsets are assigned; return the newest timestamp."""
+    def _append(
+        self, infos: list[BatchInfo], data: Buffer, now_ms: int, markers: Mapping[int, Marker] = _NO_MARKERS
+    ) -> int:
+        """Append batches whose offsets are assigned; return the newest timestamp.
+
+        ``markers`` has those that are decoded already, by the position of their batch.
+        """
         state, segments = self._state, self._segments
         first, last = infos[0], infos[-1]
         newest = first.max_timestamp if first is last else max(info.max_timestamp for info in infos)
@@ -178,8 +190,12 @@ class LogAppender:
         for info in infos:
             state.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
             if info.producer_id >= 0:
-                content = memoryview(data)[info.position : info.end] if info.attributes & CONTROL else b""
-                completed = state.producers.replay(info, content)
+                marker = None
+                if info.attributes & CONTROL:
+                    marker = markers.get(info.position)
+                    if marker is None:
+                        marker = marker_of(info, memoryview(data)[info.position : info.end])
+                completed = state.producers.replay(info, marker)
                 if completed is not None:
                     index_transaction(segments.active, completed)
         state.bytes_since_snapshot += len(data)

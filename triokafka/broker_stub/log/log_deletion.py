@@ -141,7 +141,7 @@ class LogDeletion:
         self._strays[directory.path] = len(strays)
         if strays:
             logger.warning(
-                "%s has %d folders of logs that are not this broker's, such as %s. Remove those that nobody needs.",
+                "%s has %d folders of logs that are not this broker's, such as %s. Remove those that are not needed.",
                 directory.path,
                 len(strays),
                 strays[0],

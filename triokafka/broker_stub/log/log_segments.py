@@ -209,13 +209,18 @@ class LogSegments:
         """Drop all segments, and start a new one at ``offset``."""
         self._hints.clear()
         doomed, self._segments, self._bases = self._segments, [], []
+        removed: list[str] = []
         try:
             while doomed:
-                self._remove_files(doomed[-1].mark_deleted())
+                removed += doomed[-1].mark_deleted()
                 doomed.pop()
             self._remove_strays()
+            sync_names = partial(self._files.storage.sync_dir, self._directory)
+            sync_names()  # otherwise a crash may leave old records before the new start
             self._add(offset, now_ms)
             self.active.sync()
+            sync_names()  # otherwise a crash may leave no segment at all, which looks like damage
+            self._remove_files(removed)
         except OSError:
             if doomed:
                 self._segments, self._bases = doomed, [segment.base_offset for segment in doomed]

@@ -9,7 +9,7 @@ for at most `_AT_ONCE_SECONDS` per request.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import trio
 
@@ -21,9 +21,6 @@ from triokafka.records.batch import CODEC_MASK, HEADER_SIZE
 from triokafka.records.compression import CODEC_IDS
 from triokafka.structs import Buffer, TopicPartition
 from triokafka.world import World
-
-if TYPE_CHECKING:
-    from triokafka.broker_stub.request.handler_slots import Slot
 
 _ATTRIBUTES: Final = 22  # the lower byte of a batch's attributes
 _GZIP: Final = CODEC_IDS["gzip"]
@@ -37,6 +34,18 @@ _AT_ONCE_SECONDS: Final = 0.002
 """The time per request on the event loop; after it, a thread validates the remaining batches."""
 USUAL_DECOMPRESSED: Final = 8 << 20
 """Batches that decompress to more are validated one at a time."""
+
+
+class HandlerSlot(Protocol):
+    """The slot of the request that waits."""
+
+    def release(self) -> None:
+        """Let another request run."""
+        ...
+
+    async def resume(self) -> None:
+        """Wait for a slot again."""
+        ...
 
 
 class PrevalidatedBatch(NamedTuple):
@@ -78,7 +87,7 @@ async def prevalidate(
     wanted: Mapping[TopicPartition, tuple[Buffer, LogConfig]],
     *,
     lanes: PrevalidationSlots | None = None,
-    slot: Slot | None = None,
+    slot: HandlerSlot | None = None,
 ) -> dict[TopicPartition, PrevalidatedBatch]:
     """Validate batches for which `needs_prevalidation` is true; wait for a thread if that may take long.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producer_state import CompletedTransaction, ProducerStates
+from triokafka.broker_stub.log.producer_state import CompletedTransaction, ProducerStates, marker_of
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 
 
@@ -25,7 +25,7 @@ def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment],
         if is_before or start >= end_offset or segment.base_offset >= end_offset:
             continue
         for batch, data in segment.reader.producer_batches(start, end_offset):
-            producers.replay(batch, data)
+            producers.replay(batch, marker_of(batch, data))
     return producers
 
 
@@ -41,7 +41,7 @@ def rebuild_transaction_index(
     producers = load_producers(snapshots, segments, segment.base_offset)
     segment.indexes.transactions.clear()
     for batch, data in segment.reader.producer_batches(segment.base_offset, None):
-        completed = producers.replay(batch, data)
+        completed = producers.replay(batch, marker_of(batch, data))
         if completed is not None:
             index_transaction(segment, completed)
 

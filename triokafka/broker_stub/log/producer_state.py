@@ -298,11 +298,11 @@ class ProducerStates:
                 f"the current one is {state.coordinator_epoch}"
             )
 
-    def replay(self, batch: BatchInfo, data: Buffer) -> CompletedTransaction | None:
-        """Update the state with a data batch or marker that is now in the log.
+    def replay(self, batch: BatchInfo, marker: Marker | None = None) -> CompletedTransaction | None:
+        """Update the state with a batch that is now in the log.
 
         Args:
-            data: the whole batch; only control batches are decoded.
+            marker: `marker_of` the batch.
 
         Returns:
             The transaction that the marker completed; None for other batches.
@@ -310,7 +310,6 @@ class ProducerStates:
         if batch.producer_id < 0:
             return None
         if batch.attributes & CONTROL:
-            marker = read_marker(data)
             return self._end_transaction(batch, marker) if marker is not None else None
         state = self._state(batch)
         if self._refused.known:
@@ -382,8 +381,10 @@ class ProducerStates:
             }
 
 
-def read_marker(data: Buffer) -> Marker | None:
-    """Decode the transaction marker of a control batch; None for another control record."""
+def marker_of(batch: BatchInfo, data: Buffer) -> Marker | None:
+    """Return the transaction marker in a batch, of which ``data`` are the bytes. None for any other batch."""
+    if not batch.is_control:
+        return None
     records = decode_records(data, check_crc=False, include_control=True)
     key, value = (records[0].key, records[0].value) if records else (None, None)
     if key is None or value is None or len(key) < _MARKER_KEY.size or len(value) < _MARKER_VALUE.size:

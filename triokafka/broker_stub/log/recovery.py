@@ -21,7 +21,7 @@ from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_recovery import index_transaction, load_producers
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producer_state import ProducerStates
+from triokafka.broker_stub.log.producer_state import ProducerStates, marker_of
 from triokafka.broker_stub.log.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -391,7 +391,7 @@ class LogRecovery:
             self._has_gaps = True
         self._expected = batch.next_offset
         try:
-            completed = self._producers.replay(batch, data)
+            completed = self._producers.replay(batch, marker_of(batch, data))
             if completed is not None:
                 index_transaction(self._segment, completed)
         except CorruptIndexError as error:

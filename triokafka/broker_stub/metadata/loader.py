@@ -14,12 +14,12 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
+from triokafka.broker_stub.metadata.complete_transactions import CompleteTransactions
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.broker_stub.metadata.image_difference import difference_steps
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.records import LogBatch
-from triokafka.broker_stub.metadata.replay import CompleteTransactions
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.stored.cluster_metadata import RemoveTopicRecord

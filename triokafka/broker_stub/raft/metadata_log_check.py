@@ -16,8 +16,15 @@ from typing import Final
 
 from triokafka.broker_stub.log.checkpoints import LEADER_EPOCH_CHECKPOINT
 from triokafka.broker_stub.log.damage import find_valid_batches, keep_file, keep_tail
-from triokafka.broker_stub.log.segment_names import LOG_SUFFIX, SEGMENT_SUFFIXES, is_segment_file, offset_file_name
+from triokafka.broker_stub.log.segment_names import (
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
+    is_segment_file,
+    offset_file_name,
+)
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
+from triokafka.broker_stub.raft.quorum_state_file import QUORUM_STATE_FILE
 from triokafka.errors import CorruptRecordError
 from triokafka.named_tuple import NamedTuple
 from triokafka.records.batch import HEADER_SIZE, BatchInfo, parse_batch
@@ -113,6 +120,20 @@ class MetadataLogCheck:
             self._first_of_epoch = Damage(path, info.position, expected, "", is_end=False)
         self._previous = expected
         return None
+
+    def lacks_segments(self, snapshot_end: int) -> bool:
+        """Whether all segments of a log that was in use are missing. Only something outside this program removes them.
+
+        The first one is on disk before the election state, and before every snapshot but that of the formatting, which
+        ends at offset 0. Later a segment is removed only when its successor is on disk.
+
+        Args:
+            snapshot_end: the end offset of the newest snapshot; 0 without one.
+        """
+        names = self._storage.list_dir(self._directory)
+        if any(is_segment_file(name.removesuffix(DELETED_SUFFIX), LOG_SUFFIX) for name in names):
+            return False
+        return snapshot_end > 0 or QUORUM_STATE_FILE in names
 
     # Repair
 

@@ -15,6 +15,7 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
@@ -109,6 +110,15 @@ class MetadataLogFiles:
         """Check the files of the log, and return its epochs with their start offsets."""
         check = MetadataLogCheck(self._storage, self.directory)
         newest = self.latest_snapshot_id()
+        snapshot_end = 0 if newest is None else newest.end_offset
+        if check.lacks_segments(snapshot_end):
+            what = (
+                f"{self.directory} was in use, but all segments of the metadata log ({LOG_SUFFIX}) are missing: the "
+                f"records from offset {snapshot_end} on are lost"
+            )
+            if not repair:
+                raise self.damaged(what)
+            logger.error("%s. The log continues at that offset, with what other nodes of the quorum have.", what)
         while (damage := check.find()) is not None:
             if (
                 newest is not None

@@ -37,7 +37,7 @@ class PeerChannel(Protocol):
 class PeerChannels:
     """Sends the requests of one node of the quorum.
 
-    A request ends the earlier one to the same node, whose response nothing expects any more. A Fetch may wait at the
+    A request ends the earlier one to the same node, whose response is no longer expected. A Fetch may wait at the
     leader; it has a connection of its own, so that no other request waits behind it.
 
     Args:

@@ -21,7 +21,7 @@ class _Peer:
 class Peers:
     """Knows which peers may be sent a request. Times are seconds on the world's monotonic clock.
 
-    A response that nothing waits for any more, because its request timed out or an epoch began since, is not expected.
+    A response is unexpected if its request timed out, or if an epoch began after the request.
 
     Args:
         retry_backoff: the pause after a failed request.

@@ -363,15 +363,15 @@ class Quorum:
         return {node_id for node_id in self.voters.ids if node_id != self.config.node_id}
 
     def to_next_epoch(self, now: float) -> None:
-        """Leave an epoch in which this node was the leader and does not vote any more.
+        """Leave an epoch in which this node was the leader and no longer votes.
 
-        After the last epoch there is none: the node waits for ever.
+        No epoch follows the last one: the node waits for ever.
         """
         if self.epoch < LAST_EPOCH:
             self.to_unattached(self.epoch + 1, now)
             return
         logger.critical(
-            "Node %d: %d was the last epoch of the metadata quorum, and it has no leader any more. Restore the quorum "
+            "Node %d: %d was the last epoch of the metadata quorum, and it no longer has a leader. Restore the quorum "
             "from a backup of a controller's metadata directory.",
             self.config.node_id, self.epoch,
         )  # fmt: skip

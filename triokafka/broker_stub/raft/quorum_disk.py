@@ -70,7 +70,7 @@ class QuorumDisk:
         )
 
     async def run(self) -> None:
-        """Write what is requested, until cancelled."""
+        """Carry out the requested writes, until cancelled."""
         while True:
             await self._requested.wait()
             self._requested = trio.Event()

@@ -403,7 +403,7 @@ class RaftCore:
             leader.resign_requested = True
 
     def begin_shutdown(self) -> None:
-        """Leave the quorum: a leader ends its epoch, and no election begins any more."""
+        """Leave the quorum: a leader ends its epoch, and no further election begins."""
         self.quorum.shutting_down = True
 
     @property

@@ -129,15 +129,6 @@ class VoterSet:
             return None
         return VoterSet(voter if other is known else other for other in self)
 
-    def overlaps(self, other: VoterSet) -> bool:
-        """Whether every majority of this set has a voter in common with every majority of the other one."""
-        both = len({voter.node_id for voter in self} & {voter.node_id for voter in other})
-        outside = len(self) - both, len(other) - both
-        # The most that a majority can avoid the other one: take the voters outside first, then the common ones.
-        need_here = max(0, self.majority - outside[0])
-        need_there = max(0, other.majority - outside[1])
-        return need_here + need_there > both
-
     def record(self) -> VotersRecord:
         """Return the control record that stores this set."""
         return VotersRecord(

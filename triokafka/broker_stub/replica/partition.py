@@ -431,7 +431,7 @@ class Partition:
         """
         if self.is_leader or leader_epoch != self.leader_epoch:
             raise errors.FencedLeaderEpochError(
-                f"{self.topic_partition}: this replica does not follow the leader of epoch {leader_epoch} any more"
+                f"{self.topic_partition}: this replica no longer follows the leader of epoch {leader_epoch}"
             )
 
     def append_as_follower(self, batches: Buffer, *, leader_epoch: int, now_ms: int) -> AppendInfo:

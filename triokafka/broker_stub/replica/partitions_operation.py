@@ -23,7 +23,7 @@ P = TypeVar("P", bound=PartitionOutcome)
 class PartitionsOperation(DelayedOperation, Generic[P]):
     """Waits until ``settled`` gives an error code, 0 for success, for every partition that has no error yet.
 
-    A partition that this broker does not lead any more is settled by that error. At the time-out, the others report
+    A partition that this broker no longer leads is settled by that error. At the time-out, the others report
     REQUEST_TIMED_OUT.
 
     Args:

@@ -42,7 +42,7 @@ class UnreadableReplicas:
         self._resigned_at: dict[TopicPartition, float] = {}
 
     def reading_failed(self, topic_partition: TopicPartition, error: CorruptRecordError) -> None:
-        """Have another replica lead, unless there is none in sync, or this broker has just done so."""
+        """Move the leadership to another in-sync replica, if there is one, and unless this broker has just done so."""
         image = self._image()
         state = image.partition(*topic_partition)
         if state is None or state.leader != self._node_id:

@@ -80,7 +80,7 @@ class QuotaUsage:
         return 0.0 if math.isnan(average) else average
 
     def is_over(self, now: float) -> bool:
-        """Whether nothing that was counted matters any more."""
+        """Whether the counted usage no longer matters."""
         full = self._burst.samples * self._burst.window_seconds * self._limit
         return self._rate.is_over(now) and self._bucket.measure(self._burst, now) >= full
 

@@ -49,7 +49,7 @@ class Resource(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Who may or may not do what from where."""
+    """The principal, host, operation and permission of an ACL."""
 
     principal: str
     host: str

@@ -44,7 +44,7 @@ class NodeLayout:
 
     @property
     def data(self) -> str:
-        """Its log directory."""
+        """The node's log directory."""
         return os.path.join(self.directory, "data")
 
     def write(self) -> None:

@@ -262,7 +262,7 @@ class Pause(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """The length in seconds."""
         return self.last - self.first
 
 

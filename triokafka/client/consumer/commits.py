@@ -235,8 +235,8 @@ class Committer:
                     raise KafkaTimeoutError(f"the commit to group {group_id!r} did not succeed in time") from error
                 if not renewed:
                     raise CommitFailedError(
-                        f"the offsets were not committed: some of the partitions do not belong to this member of group"
-                        f" {group_id!r} any more; their records since the last commit will be read again"
+                        f"the offsets were not committed: some of the partitions no longer belong to this member of"
+                        f" group {group_id!r}; their records since the last commit will be read again"
                     ) from error
                 await trio.sleep(self._options.retry_backoff_ms / 1000 if identity == membership.identity else 0)
 

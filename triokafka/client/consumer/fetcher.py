@@ -194,7 +194,7 @@ class Fetcher:
             wait_until = plan.retry_at
             ready = bool(plan.targets) and room > 0
             if not plan.targets and wait_until == _NEVER:
-                self._failures.succeeded(what)  # its partitions have other leaders now, or are not assigned any more
+                self._failures.succeeded(what)  # its partitions have other leaders now, or are no longer assigned
             if ready and plan.crowded:
                 # A long poll for the idle partitions would delay the busy ones once there is room for them again.
                 # So the idle ones are fetched without a wait, and not each time.
@@ -382,7 +382,7 @@ class Fetcher:
                 self.wake()
                 return False  # the follower may lag behind; ask the leader
             outside = OffsetOutOfRangeError(
-                f"offset {target.fetch_offset} of {partition} is not in the log any more, or not yet;"
+                f"offset {target.fetch_offset} of {partition} is no longer in the log, or not yet;"
                 " seek to another, or set auto_offset_reset"
             )
             outside.offsets = {partition: target.fetch_offset}

@@ -1,4 +1,4 @@
-"""The metrics of a client, built when they are needed: nobody reads those of most clients that live briefly.
+"""The metrics of a client, built when they are first read, because the metrics of most short-lived clients never are.
 
 A consumer has a hundred metrics, which cost more to make than its first second of work.
 """

@@ -101,7 +101,7 @@ class TelemetryState:
         return points
 
     def pushed(self, code: int) -> bool:
-        """Note the answer to a push; return False if the client must not push any more."""
+        """Note the answer to a push; return False if the client must stop pushing."""
         if code in _ASK_AGAIN:
             self.subscribed = False
         return code not in _GIVE_UP

@@ -180,11 +180,6 @@ class ProducerBatch:
         if self.builder is not None:
             self.builder.compress()
 
-    @property
-    def in_retry(self) -> bool:
-        """Whether the batch was sent before."""
-        return self.attempts > 0
-
     # ---------------------------------------------------------------- sending
 
     def set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:

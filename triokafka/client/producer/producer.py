@@ -40,7 +40,7 @@ from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.slow_path import SlowPath
 from triokafka.client.producer.thread_compressor import compressor_for
 from triokafka.client.producer.topic_states import TopicStates
-from triokafka.client.producer.transactions.completion_pause import CompletionPause
+from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.client.producer.transactions.transaction import Transaction
 from triokafka.client.producer.transactions.transactions import Transactions
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
@@ -102,7 +102,7 @@ class Producer:
                 wake=wakeup.wake,
             )
         accumulator = self._accumulator = Accumulator(batches, new_event=SettledEvent, compressor=compressor)
-        pause = CompletionPause() if opts.transactional_id is not None else None
+        completion = CompletionCheck() if opts.transactional_id is not None else None
         self._sender = Sender(
             accumulator,
             self._client,
@@ -115,13 +115,13 @@ class Producer:
             on_fatal=self._fail,
             hooks=self._client.config.hooks,
             transactional_id=opts.transactional_id,
-            pause=pause,
+            completion=completion,
         )
         self._times = CallTimes(self._world.now)
         self._transactions: Transactions | None = None
         check_usable = self._check_usable
         check_can_send = check_usable
-        if opts.transactional_id is not None and pause is not None:
+        if opts.transactional_id is not None and completion is not None:
             self._transactions = Transactions(
                 opts.transactional_id,
                 int(opts.transaction_timeout_ms),
@@ -133,7 +133,7 @@ class Producer:
                 fail=self._fail,
                 wake_sender=wakeup.wake,
                 set_identity=self._sender.begin_identity,
-                pause=pause,
+                completion=completion,
                 times=self._times,
             )
             check_can_send = self._transactions.check_can_send

@@ -23,7 +23,7 @@ from triokafka.client.producer.produce_request import (
 )
 from triokafka.client.producer.response_handler import ResponseHandler
 from triokafka.client.producer.route import Route
-from triokafka.client.producer.transactions.completion_pause import CompletionPause
+from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.errors import ConcurrentTransactionsError, KafkaError, ProtocolError, UnsupportedVersionError
 from triokafka.hooks import HookChain
 from triokafka.network.broker_channel import BrokerChannel
@@ -44,8 +44,8 @@ class RequestSender:
     ``counters``, ``log`` and ``hooks`` are the sender's. After a successful response, and the responses that arrived
     with it, ``go_on`` receives the time and may send more. After any other end of a request ``wake`` is called instead,
     which must not send, because other requests of the connection may be about to end. ``on_bug`` receives an error of
-    the handler itself. ``implicit``: Produce adds its partitions to the transaction (KIP-890). ``pause`` learns from
-    the times of a transaction's requests.
+    the handler itself. ``implicit``: Produce adds its partitions to the transaction (KIP-890). ``completion`` learns
+    from the times of a transaction's requests.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RequestSender:
         go_on: Callable[[float], None],
         on_bug: Callable[[Exception], None],
         transactional_id: str | None = None,
-        pause: CompletionPause | None = None,
+        completion: CompletionCheck | None = None,
     ) -> None:
         self._accumulator = accumulator
         self._batches = accumulator.batches
@@ -77,7 +77,7 @@ class RequestSender:
         self._go_on = go_on
         self._on_bug = on_bug
         self._transactional_id = transactional_id
-        self._pause = pause
+        self._completion = completion
         self.implicit = False
         self._min_version = _FIRST_ZSTD_VERSION if accumulator.settings.compression_type == "zstd" else None
         self._timeout_ms = int(client.config.request_timeout_ms)
@@ -167,8 +167,8 @@ class RequestSender:
                 counters["request_seconds_max"] = ended_at - now
             try:
                 if is_usual:
-                    if self._pause is not None:
-                        self._pause.produced(now, ended_at)
+                    if self._completion is not None:
+                        self._completion.produced(now, ended_at)
                     self._answers.acknowledged(batches[0], response[0], response[1], ended_at)
                     if self._accumulator.has_work:
                         channel.call_after_answers(self._go_on)
@@ -197,12 +197,12 @@ class RequestSender:
             if response.throttle_time_ms:
                 self._note_throttle(response.throttle_time_ms / 1000)
             answers = read_response(response, ids)
-            if self._pause is not None:
+            if self._completion is not None:
                 codes = {answer.error_code for answer in answers.values()}
                 if ConcurrentTransactionsError.code in codes:
-                    self._pause.refused(sent_at)
+                    self._completion.refused(sent_at)
                 elif not any(codes):
-                    self._pause.produced(sent_at, now)
+                    self._completion.produced(sent_at, now)
             self._answers.answered(batches, answers, now)
         elif error is not None:
             self._counters["request_error_total"] += 1

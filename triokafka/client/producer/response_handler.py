@@ -14,7 +14,7 @@ from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.produce_request import ProduceAnswer
 from triokafka.client.producer.splitting import split_records
-from triokafka.client.producer.transactions.completion_pause import completion_backoff
+from triokafka.client.producer.transactions.completion_check import completion_backoff
 from triokafka.errors import (
     ERRORS,
     BrokerResponseError,

@@ -19,7 +19,7 @@ from triokafka.client.producer.counters import new_counters
 from triokafka.client.producer.request_sender import RequestSender
 from triokafka.client.producer.response_handler import ResponseHandler
 from triokafka.client.producer.sequences import ProducerIdentity
-from triokafka.client.producer.transactions.completion_pause import CompletionPause
+from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError, for_code
 from triokafka.hooks import NO_HOOKS, HookChain
@@ -56,7 +56,7 @@ class Sender:
         on_fatal: Callable[[Exception], None],
         hooks: HookChain = NO_HOOKS,
         transactional_id: str | None = None,
-        pause: CompletionPause | None = None,
+        completion: CompletionCheck | None = None,
     ) -> None:
         self.identity = ProducerIdentity()
         self.counters = new_counters()
@@ -88,7 +88,7 @@ class Sender:
             go_on=self._go_on,
             on_bug=on_fatal,
             transactional_id=transactional_id,
-            pause=pause,
+            completion=completion,
         )
         self._transactional = transactional_id is not None
         self._accumulator = accumulator

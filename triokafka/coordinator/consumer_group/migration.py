@@ -49,7 +49,7 @@ _FORCES_ASSIGNMENT: Final = 0
 """A metadata hash that forces a new assignment: a rebalance was due, or the leader did not assign every partition."""
 
 _STATELESS_ASSIGNORS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""Assignors whose user data members can lose: librdkafka's sticky assignors send a member only what it has reported.
+"""Assignors whose user data may be lost: librdkafka's sticky assignors only return the data that a member has sent.
 Kafka refuses to upgrade groups with any user data."""
 
 

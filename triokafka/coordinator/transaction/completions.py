@@ -35,7 +35,7 @@ class Completion(NamedTuple):
 
     @property
     def key(self) -> CompletionKey:
-        """Its key. A completion itself is costly to hash: it may have thousands of partitions."""
+        """The completion's key. A completion itself is costly to hash: it may have thousands of partitions."""
         return CompletionKey(
             self.partition, self.coordinator_epoch, self.transactional_id, self.producer_id, self.producer_epoch
         )

@@ -49,7 +49,7 @@ class WantedPartition(NamedTuple):
 
     @property
     def key(self) -> PartitionKey:
-        """Its key in sessions and responses."""
+        """The partition's key in sessions and responses."""
         return (self.topic, self.partition)
 
 

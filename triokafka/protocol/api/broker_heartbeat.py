@@ -59,4 +59,6 @@ class BrokerHeartbeatResponse(Response, api_key=63, versions="0-2", flexible="0+
     )
     is_caught_up: bool = field(Boolean, default=False, doc="Whether the broker has applied the metadata that exists.")
     is_fenced: bool = field(Boolean, default=True, doc="Whether the broker is fenced.")
-    should_shut_down: bool = field(Boolean, doc="Whether the broker may shut down, because it leads nothing any more.")
+    should_shut_down: bool = field(
+        Boolean, doc="Whether the broker may shut down, because it no longer leads any partition."
+    )

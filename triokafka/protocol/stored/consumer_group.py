@@ -74,7 +74,7 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """Of a member that still speaks the classic protocol."""
+    """The data of a member that still uses the classic protocol."""
 
     session_timeout_ms: int = field(Int32, doc="Its session timeout in milliseconds.")
     supported_protocols: list[ClassicProtocol] = field(Array(ClassicProtocol), doc="The protocols that it offers.")

@@ -14,7 +14,7 @@ from triokafka.protocol.stored.versioned import VersionedMessage
 
 
 class OffsetCommitKey(VersionedMessage, versions="0-1"):
-    """Whose position it is. Version 1 is what Kafka writes; 0 is read for the sake of old logs."""
+    """The group and the partition of a position. Kafka writes version 1; version 0 is read for old logs."""
 
     group: str = field(String, doc="The group's id.")
     topic: str = field(String, doc="The topic's name.")

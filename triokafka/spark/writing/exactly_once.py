@@ -65,7 +65,7 @@ async def write_once(
     topic: str | None,
     settings: Mapping[str, Any],
 ) -> Written:
-    """Write the rows of one task in a transaction, unless an earlier attempt has done so; return what was written now.
+    """Write the rows of one task in a transaction, unless an earlier attempt has done so; return the rows written now.
 
     Raises:
         ConfigurationError: a topic is null.

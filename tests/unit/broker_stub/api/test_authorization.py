@@ -1,4 +1,4 @@
-"""An authorizer that denies one thing at a time is asked, and what it denies is refused by item.
+"""With an authorizer that denies one thing at a time, the denied items are refused, and no others.
 
 A row names an API, what is denied, and which items are refused then, with which error; all others are served. Where a
 request can name several topics or groups, it is about ``open``, which is allowed whatever happens to ``shut``.
@@ -66,7 +66,7 @@ class Deny(Authorizer):
     def allowed_operations(self, principal: str, host: str, resource_type: ResourceType, name: str) -> int:
         asked = set(self.asked)
         allowed = super().allowed_operations(principal, host, resource_type, name)
-        self.asked = asked  # it is told what it may do; nothing depends on it
+        self.asked = asked  # the answer only reports permissions; nothing depends on them
         return allowed
 
     def allows_somewhere(self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType) -> bool:

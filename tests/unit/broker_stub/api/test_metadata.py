@@ -74,7 +74,7 @@ async def test_no_topics_and_all_topics_are_distinct_requests() -> None:
 
 @pytest.mark.parametrize("version", range(0, 14))
 async def test_unknown_topic_is_created_and_described_in_the_next_response(version: int) -> None:
-    """With the broker's defaults; who asks first is told that there is none (AutoTopicCreationManager
+    """With the broker's defaults; the first request is answered that there is none (AutoTopicCreationManager
     of Kafka 4), and old clients that it has no leader yet: librdkafka before 1.6 fails records of
     unknown topics at once."""
     expected = errors.LeaderNotAvailableError if version < 5 else errors.UnknownTopicOrPartitionError

@@ -10,7 +10,6 @@ from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, ListenerSpec
 from triokafka.broker_stub.log import config as log_config
 from triokafka.errors import ConfigurationError
 from triokafka.security.secret import reveal
-from triokafka.world.memory import MemoryStorage
 
 
 def test_defaults_are_kafkas() -> None:
@@ -37,34 +36,26 @@ def test_every_default_is_valid_and_survives_its_text() -> None:
 
 
 def test_server_properties_are_read() -> None:
-    disk = MemoryStorage()
-    disk.make_dirs("/etc")
-    disk.replace_file(
-        "/etc/server.properties",
-        b"process.roles=broker,controller\n"
-        b"node.id=3\n"
-        b"controller.quorum.voters=3@localhost:9093\n"
-        b"listeners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
-        b"inter.broker.listener.name=PLAINTEXT\n"
-        b"advertised.listeners=PLAINTEXT://broker:19092\n"
-        b"controller.listener.names=CONTROLLER\n"
-        b"listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
-        b"log.dirs=/a, /b\n"
-        b"num.partitions=2\n"
-        b"log.retention.hours=168\n",
+    text = (
+        "process.roles=broker,controller\n"
+        "node.id=3\n"
+        "controller.quorum.voters=3@localhost:9093\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+        "inter.broker.listener.name=PLAINTEXT\n"
+        "advertised.listeners=PLAINTEXT://broker:19092\n"
+        "controller.listener.names=CONTROLLER\n"
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL\n"
+        "log.dirs=/a, /b\n"
+        "num.partitions=2\n"
+        "log.retention.hours=168\n"
     )
-    config = BrokerConfig.from_file(disk, "/etc/server.properties", num_partitions=4)
+    config = BrokerConfig.from_properties(parse_properties(text), num_partitions=4)
     assert config.node_id == 3
     assert config.broker_listeners == (ListenerSpec("PLAINTEXT", "PLAINTEXT", "", 9092),)
     assert config.advertised == {"PLAINTEXT": ListenerSpec("PLAINTEXT", "PLAINTEXT", "broker", 19092)}
     assert config.data_directories == ("/a", "/b")
     assert config.metadata_directory == "/a"
     assert config.num_partitions == 4
-
-
-def test_unreadable_file_is_a_sentence() -> None:
-    with pytest.raises(ConfigurationError, match="/etc/nothing cannot be read"):
-        BrokerConfig.from_file(MemoryStorage(), "/etc/nothing")
 
 
 def test_old_name_of_the_node_id_is_understood() -> None:
@@ -150,7 +141,7 @@ def test_secret_shows_itself_only_when_asked() -> None:
 
 
 def test_configuration_with_secrets_does_not_show_them() -> None:
-    """Not in its `repr`, nor in the warning about options without effect."""
+    """Neither its `repr` nor the warning about options without effect has them."""
     secrets = {
         "ssl.keystore.password": "hunter1",
         "sasl.jaas.config": "hunter2",

@@ -19,6 +19,7 @@ from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import MAX_UNCOMMITTED, EventQueue
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
+from triokafka.broker_stub.metadata.publisher import MetadataFollower
 from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import TopicRecord
@@ -387,7 +388,7 @@ async def test_operation_is_computed_again_when_a_control_record_takes_its_offse
 class Terms:
     """A queue that does not lead at first."""
 
-    def __init__(self, nursery: trio.Nursery, *, fails: bool = False) -> None:
+    def __init__(self, nursery: trio.Nursery, *, fails: bool = False, follower: MetadataFollower | None = None) -> None:
         self.rig = Rig(nursery)
         self.events: list[str] = []
 
@@ -402,6 +403,7 @@ class Terms:
             self.rig.state,
             self._same_log,
             self.rig._publish,
+            follower=follower,
             leads=False,
             activate=activate,
             resign=lambda epoch: self.events.append(f"resign {epoch}"),
@@ -433,6 +435,42 @@ async def test_term_begins_with_the_activation_before_any_other_operation() -> N
         rig.log.lead(EPOCH + 2, rig.state.committed)
         await rig.settle()
         assert terms.events == ["began", "activate", "ended", "began", "activate"]
+        rig.log.lose()
+        rig.queue.stop()
+
+
+class SlowFollower:
+    """Prepares a change once the test allows it."""
+
+    def __init__(self) -> None:
+        self.allowed = trio.Event()
+
+    async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        await self.allowed.wait()
+
+    async def settle(self) -> None:
+        pass
+
+
+async def test_operation_that_waited_for_its_term_comes_after_the_activation() -> None:
+    """A broker's registration before the first records of a cluster would have the oldest format."""
+    async with trio.open_nursery() as nursery:
+        follower = SlowFollower()
+        terms = Terms(nursery, follower=follower)
+        rig = terms.rig
+        nursery.start_soon(rig.queue.run)
+        rig.log.lead(EPOCH + 1, rig.state.committed)
+        await rig.settle()
+        rig.log.commit()
+        rig.log.lose()
+        rig.log.lead(EPOCH + 2, rig.state.image)
+        await rig.look("a")
+        assert not rig.answers
+        follower.allowed.set()
+        await rig.settle()
+        rig.log.commit()
+        await rig.settle()
+        assert rig.answers == {"a": ["first4", "first5"]}
         rig.log.lose()
         rig.queue.stop()
 

@@ -1,4 +1,7 @@
-"""Random operations on the controller's state: the committed image always equals the replay of the log."""
+"""Random operations on the controller's state, from any level of ``metadata.version`` on.
+
+The committed image always equals the replay of the log.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,24 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.in_steps import done
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka.broker_stub.controller import producer_ids
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
-from triokafka.broker_stub.controller.feature_updates import initial_records
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
-from triokafka.broker_stub.metadata.features import SUPPORTED
+from triokafka.broker_stub.metadata.features import (
+    DEPENDENCIES,
+    ELIGIBLE_LEADER_REPLICAS,
+    METADATA_VERSION,
+    SUPPORTED,
+)
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
-from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
-from triokafka.broker_stub.metadata.replay import LogReplay
+from triokafka.broker_stub.metadata.records import decode_batches, encode_records
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
 from triokafka.protocol.api.incremental_alter_configs import (
@@ -31,7 +38,9 @@ from triokafka.protocol.api.incremental_alter_configs import (
 )
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
+from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord
 
+LEVELS = range(SUPPORTED[METADATA_VERSION][0], SUPPORTED[METADATA_VERSION][1] + 1)
 NAMES = st.sampled_from(["a", "a.b", "a_b", "c", "bad name"])
 BROKERS = st.integers(1, 4)
 
@@ -52,8 +61,28 @@ class ControllerMachine(RuleBasedStateMachine):
         self.log: list[bytes] = []
         self.staged: list[StagedChange] = []
         self.clock = 0.0
-        self._do(Outcome(initial_records(), None))
-        self.commit()
+        self.level = LEVELS[0]
+
+    @initialize(level=st.sampled_from(LEVELS))
+    def begin(self, level: int) -> None:
+        self._do(Outcome([FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)], None))
+        self.level = level
+        for broker_id in (1, 2):
+            self.register(broker_id, 1)
+            self.commit()
+            self.heartbeat(broker_id, fence=False, stop=False, after=0.0)
+
+    @precondition(lambda self: self.level < LEVELS[-1])
+    @rule(levels=st.integers(1, 5))
+    def upgrade(self, levels: int) -> None:
+        self.level = min(self.level + levels, LEVELS[-1])
+        self._do(Outcome([FeatureLevelRecord(name=METADATA_VERSION, feature_level=self.level)], None))
+        self.commit()  # the records before have the old level
+
+    @precondition(lambda self: self.level >= DEPENDENCIES[ELIGIBLE_LEADER_REPLICAS, 1][METADATA_VERSION])
+    @rule()
+    def have_eligible_leaders(self) -> None:
+        self._do(Outcome([FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLICAS, feature_level=1)], None))
 
     def _do(self, outcome: Outcome[Any]) -> Any:
         records: list[Struct] = list(outcome.records)
@@ -136,7 +165,11 @@ class ControllerMachine(RuleBasedStateMachine):
         for change in self.staged:
             self.log.append(
                 encode_records(
-                    change.records, base_offset=change.base_offset, epoch=1, timestamp_ms=0, metadata_version=25
+                    change.records,
+                    base_offset=change.base_offset,
+                    epoch=1,
+                    timestamp_ms=0,
+                    metadata_version=self.level,
                 )
             )
             self.state.commit(change)
@@ -150,10 +183,7 @@ class ControllerMachine(RuleBasedStateMachine):
         assert self.image is committed
 
     def _replayed(self) -> MetadataImage:
-        replay = LogReplay()
-        batches: list[LogBatch] = [batch for data in self.log for batch in decode_batches(data)]
-        replay.replay(batches)
-        return replay.image
+        return replayed_batches(batch for data in self.log for batch in decode_batches(data))[0]
 
     @invariant()
     def committed_state_is_the_replay_of_the_log(self) -> None:
@@ -169,9 +199,11 @@ class ControllerMachine(RuleBasedStateMachine):
         assert {topic.topic_id: topic for topic in image.topics.values()} == image.topics_by_id
         for topic, partition in image.partitions():
             assert sorted(topic.partitions) == list(range(len(topic.partitions)))
-            assert partition.isr or partition.eligible_leader_replicas
+            # Only the last known leader is left when all members restarted after an unclean stop (KIP-966).
+            assert partition.isr or partition.eligible_leader_replicas or partition.last_known_elr
             assert set(partition.isr) <= set(partition.replicas)
-            assert len(set(partition.replicas)) == len(partition.replicas) == len(partition.directories)
+            assert len(set(partition.replicas)) == len(partition.replicas)
+            assert len(partition.directories) == len(partition.replicas) or not partition.directories  # before level 17
             assert partition.leader == -1 or partition.leader in partition.isr
             assert partition.leader == -1 or not image.brokers[partition.leader].fenced
 

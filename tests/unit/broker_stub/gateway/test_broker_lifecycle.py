@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +14,8 @@ from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle, Lifecycle, LifecycleState
 from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
+from triokafka.broker_stub.metadata.features import METADATA_VERSION
+from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage
 from triokafka.world.system import RealWorld
 
 
@@ -183,6 +186,31 @@ class TestBrokerLifecycle:
         with trio.move_on_after(3.0):
             await life.run()
         assert epochs == [17, 30] and channel.beats[-1].broker_epoch == 30
+
+    async def test_broker_registers_again_once_the_metadata_have_a_place_for_its_directories(
+        self, autojump_clock: MockClock
+    ) -> None:
+        channel = Channel(17, SERVING, errors.NotControllerError("x"), 17, SERVING, SERVING)
+        life, epochs = life_of(channel)
+        registration = someone()._replace(directories=(uuid.UUID(int=500),))
+        await life.start(registration, timeout_ms=1_000)
+
+        def image(level: int, directories: tuple[uuid.UUID, ...]) -> MetadataImage:
+            known = BrokerImage(7, 17, registration.incarnation_id, (), {}, None, fenced=False, directories=directories)
+            return MetadataImage(brokers={7: known}, features={METADATA_VERSION: level})
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.run)
+            life.metadata_changed(image(16, ()))
+            await trio.sleep(0.5)
+            assert channel.registrations == 1
+            life.metadata_changed(image(17, ()))
+            await trio.sleep(0.5)
+            assert channel.registrations == 3 and epochs == [17, 17]  # the first attempt failed
+            life.metadata_changed(image(17, registration.directories))
+            await trio.sleep(2.0)
+            assert channel.registrations == 3
+            nursery.cancel_scope.cancel()
 
     async def test_leaving_asks_until_it_is_granted(self, autojump_clock: MockClock) -> None:
         channel = Channel(17, SERVING, SERVING, MAY_STOP)

@@ -533,7 +533,7 @@ async def test_the_high_watermark_of_a_log_that_is_offline_stays_known(full: boo
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 def test_a_new_log_inherits_nothing_from_a_checkpoint_that_a_power_cut_brings_back(code: int) -> None:
-    """The one that replaced it was to be seen, but not yet sure to stay: nobody had synced its name.
+    """The file that replaced the checkpoint was visible, but its name was not synced.
 
     Found by seed 7300332 of the crash model.
     """

@@ -398,7 +398,7 @@ def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
 
 
 def test_a_read_stops_before_the_bound() -> None:
-    """The log does not know what is committed; its caller passes the bound."""
+    """The log does not know the high watermark; its caller passes the bound."""
     log = open_log(MemoryStorage(), config(segment_bytes=10**6))
     fill(log, 10)
     assert [info.base_offset for info in iter_batches(log.read(2, 10**6, up_to_offset=5).records)] == [2, 3, 4]
@@ -675,7 +675,7 @@ def test_retention_by_time_goes_by_the_newest_record_of_a_segment() -> None:
 
 
 def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
-    """Of all segments, the active one among them, also after a restart."""
+    """This holds for all segments, also the active one, and after a restart."""
     storage, written = MemoryStorage(), {}
     log = open_log(storage, config(retention_ms=10_000))
     for number in range(60):

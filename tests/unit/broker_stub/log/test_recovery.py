@@ -357,7 +357,7 @@ def test_leader_epochs_that_were_not_written_are_found_in_the_batches(caplog: py
 
 def test_an_epoch_whose_records_were_compacted_away_is_no_epoch_of_other_records() -> None:
     """Where all batches are read, those that are there count, not the file. What it said of offsets where nothing is
-    any more is forgotten, also of the log's start; where the epoch ended is told as before."""
+    any more is forgotten, also at the log's start; the end offset of the epoch is unchanged."""
     storage = MemoryStorage()
     compacted = config(cleanup_policy=("compact",))
     log = open_log(storage, compacted)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import random
 import struct
+from typing import Any
 
 import pytest
 
 from tests.unit.broker_stub.log.builders import DIRECTORY, NOW, append, config, fill, from_producer, open_log
-from triokafka.broker_stub.log import AppendInfo, PartitionLog
+from triokafka.broker_stub.log import AppendInfo, PartitionLog, producer_state
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
 from triokafka.errors import InvalidProducerEpochError, InvalidTxnStateError, TransactionCoordinatorFencedError
-from triokafka.records import encode_batch
+from triokafka.records import decode_records, encode_batch
 from triokafka.world.memory import MemoryStorage
 
 ALICE, BOB = 1, 2
@@ -195,7 +196,7 @@ def test_state_after_a_power_cut_agrees_with_the_batches() -> None:
 
 
 def test_the_index_is_there_after_a_power_cut_though_its_file_came_late() -> None:
-    """Its name must be synced as well: the other files of the segment were there before."""
+    """The index file is created last, so its name must be synced as well."""
     storage = MemoryStorage()
     storage.make_dirs("data")
     storage.sync_dir("")
@@ -286,3 +287,21 @@ def test_the_snapshot_between_segments_is_the_newest_alone() -> None:
         append(log, from_producer(bytes(17 << 20), sequence=sequence))
         log.flush()
     assert [name for name in storage.list_dir(DIRECTORY) if name.endswith(".snapshot")] == [f"{3:020d}.snapshot"]
+
+
+def test_a_leader_decodes_each_marker_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(MemoryStorage())
+    write(log, ALICE, 0)
+    write(log, BOB, 0)
+    decoded = []
+
+    def counted(*args: Any, **options: Any) -> list[Any]:
+        decoded.append(args)
+        return decode_records(*args, **options)
+
+    monkeypatch.setattr(producer_state, "decode_records", counted)
+    both = marker(ALICE, commit=True) + marker(BOB, commit=False)
+    append(log, both, from_client=False)
+    assert len(decoded) == 2
+    assert stable(log) == log.log_end_offset
+    assert [entry.producer_id for entry in log.aborted_transactions(0, log.log_end_offset)] == [BOB]

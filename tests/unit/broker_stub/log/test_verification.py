@@ -23,7 +23,7 @@ def test_batch_with_the_guard_begins_the_transaction_and_later_ones_need_none() 
     states = ProducerStates()
     guard = states.begin_verification(7, 0, 0, bumps_epochs=True, now_ms=0)
     states.check_verified(header(), guard)
-    states.replay(header(), b"")
+    states.replay(header())
     assert begin(states) is None
     states.check_verified(header(sequence=1, offset=1), None)
 
@@ -60,7 +60,7 @@ def test_unknown_producer_begins_with_sequence_0_under_version_2() -> None:
 
 def test_verification_of_a_new_epoch_is_needed_while_an_older_transaction_is_open() -> None:
     states = ProducerStates()
-    states.replay(header(), b"")
+    states.replay(header())
     assert begin(states, 0) is None
     assert begin(states, 1) is not None
 
@@ -76,7 +76,7 @@ def test_verifications_expire() -> None:
 def test_transaction_is_open_for_its_own_epoch_until_its_marker() -> None:
     states = ProducerStates()
     assert not states.is_open(7, 1)
-    states.replay(header(1), b"")
+    states.replay(header(1))
     assert states.is_open(7, 1)
     assert not states.is_open(7, 0)
     assert not states.is_open(7, 2)

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.in_steps import done
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import cluster, topic
 from tests.unit.broker_stub.metadata.test_snapshots import full_image
 from triokafka.broker_stub.metadata import MetadataImage, loader
@@ -21,7 +22,6 @@ from triokafka.broker_stub.metadata.image_difference import difference_records
 from triokafka.broker_stub.metadata.loader import PORTION, MetadataLoader
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.records import LogBatch
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.metadata.security_records import acl_record
 from triokafka.broker_stub.metadata.snapshots import SnapshotId, image_records
 from triokafka.protocol.stored.cluster_metadata import (
@@ -77,9 +77,7 @@ class Log:
 
     def replayed(self, end_offset: int) -> MetadataImage:
         """The image before ``end_offset``, replayed from an empty one."""
-        replay = LogReplay()
-        replay.replay(batch for batch in self.batches if batch.last_offset < end_offset)
-        return replay.image
+        return replayed_batches(batch for batch in self.batches if batch.last_offset < end_offset)[0]
 
 
 class Node:

@@ -6,10 +6,10 @@ import uuid
 
 import pytest
 
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import replayed
 from triokafka.broker_stub.metadata.image_difference import difference_records
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.metadata.snapshots import image_records
 from triokafka.protocol.stored.cluster_metadata import (
     AccessControlEntryRecord,
@@ -51,6 +51,5 @@ def test_entry_is_kept_until_it_is_removed(added: MetadataRecord, removed: Metad
 def test_log_with_records_of_every_kind_is_read() -> None:
     records = [ACL, SCRAM, TOKEN, ZkMigrationStateRecord(zk_migration_state=3)]
     data = encode_records(records, base_offset=0, epoch=1, timestamp_ms=0, metadata_version=25)
-    replay = LogReplay()
-    replay.replay(decode_batches(data))
-    assert list(replay.image.security_records.values()) == [ACL, SCRAM, TOKEN]
+    image, _ = replayed_batches(decode_batches(data))
+    assert list(image.security_records.values()) == [ACL, SCRAM, TOKEN]

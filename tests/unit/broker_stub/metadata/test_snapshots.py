@@ -13,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import (
     CONFIG,
     DATA,
@@ -29,10 +30,11 @@ from tests.unit.broker_stub.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.repair import repair_metadata
+from triokafka.broker_stub.log.damage import DamagedLogError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.broker_stub.metadata.snapshots import (
     SnapshotFiles,
     SnapshotId,
@@ -108,12 +110,11 @@ class TestContent:
         assert [info.base_offset for info in infos[1:]] == [info.last_offset + 1 for info in infos[:-1]]
         assert {info.partition_leader_epoch for info in infos} == {image.epoch}
 
-    def test_snapshot_is_read_as_the_state_before_its_end_offset(self) -> None:
+    def test_snapshot_leads_to_the_image_that_it_was_made_of(self) -> None:
         image = full_image()
-        replay = LogReplay()
-        replay.load(decode_batches(snapshot_bytes(image)), end_offset=image.offset + 1, epoch=image.epoch)
-        assert (replay.image.offset, replay.image.epoch, replay.kraft_version) == (image.offset, image.epoch, 1)
-        assert replay.image.topics == image.topics
+        loaded, kraft_version = replayed_batches(decode_batches(snapshot_bytes(image)))
+        assert (loaded.epoch, kraft_version) == (image.epoch, 1)
+        assert loaded.topics == image.topics
 
 
 class TestFiles:
@@ -230,7 +231,8 @@ class TestController:
             assert set(controller.image.topics) == {"early", "late"}
         assert starts[0] == end
 
-    async def test_log_without_the_records_of_its_snapshot_begins_after_it(self) -> None:
+    async def test_log_that_is_empty_begins_after_its_snapshot(self) -> None:
+        """As after ``triokafka log repair`` when all segments were lost."""
         world = MemoryWorld()
         async with running(world) as controller:
             await local(controller).create_topics(creation(wanted("t")))
@@ -238,6 +240,10 @@ class TestController:
         for name in world.disk.list_dir(DIRECTORY):
             if name.startswith("0" * 20 + ".") and not name.endswith(".checkpoint"):
                 world.disk.remove(f"{DIRECTORY}/{name}")
+        with pytest.raises(DamagedLogError, match=f"records from offset {end} on are lost"):
+            async with running(world):
+                pass
+        repair_metadata(world.disk, DIRECTORY, now_ms=0)
         async with running(world) as controller:
             assert set(controller.image.topics) == {"t"}
             assert controller.image.offset > end

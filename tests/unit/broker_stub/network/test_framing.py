@@ -110,7 +110,7 @@ async def test_frame_may_be_changed_and_kept_while_the_next_is_read() -> None:
 
 
 async def test_the_buffer_of_a_large_produce_frame_is_used_again() -> None:
-    """Not before its use ends, and not while there is a view of it."""
+    """The buffer is not used again before its use ends, nor while a view of it exists."""
     frames = [b"\0\0" + bytes([n]) * 20_000 for n in range(1, 5)]
     stream = ScriptedStream(framed(*frames))
     buffers = FrameBuffers()

@@ -88,7 +88,7 @@ async def test_acceptor_survives_running_out_of_file_descriptors(
 
 
 async def test_failing_accept_is_logged_once_a_minute(autojump_clock: object, caplog: pytest.LogCaptureFixture) -> None:
-    """It is tried ten times a second."""
+    """The server accepts again ten times a second."""
     server, bench = server_with(lambda: ScriptedListener(*[OSError(errno.EMFILE, "too many open files")] * 1300))
     await server.bind(Endpoint("PLAINTEXT", "192.0.2.9", 9092))
     async with trio.open_nursery() as nursery:

@@ -248,7 +248,7 @@ def test_a_vote_is_not_answered_before_it_is_stored() -> None:
 
 
 def test_nodes_of_another_cluster_are_logged_once_with_the_own_id(caplog: pytest.LogCaptureFixture) -> None:
-    """They repeat this answer up to 50 times a second."""
+    """Such nodes repeat this answer up to 50 times a second."""
     node, answered = OneNode(), 0
     for _ in range(20):
         node.after(0.5)

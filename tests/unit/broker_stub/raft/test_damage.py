@@ -5,14 +5,20 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterator
+from uuid import UUID
 
 import pytest
 
 from tests.unit.broker_stub.raft.test_metadata_log_files import FOLDER, append, flush, opened, snapshot
+from triokafka.broker_stub.controller.repair import repair_metadata
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
+from triokafka.broker_stub.log.segment_names import LOG_SUFFIX, is_segment_file
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.broker_stub.raft.metadata_log_files import KEEP_ALL, MetadataLogFiles
+from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.voter_set import Voter, VoterEndpoint
+from triokafka.broker_stub.storage_format import write_format_snapshot
 from triokafka.records import iter_batches
 from triokafka.world.memory import MemoryStorage
 
@@ -212,6 +218,76 @@ def test_records_with_another_offset_or_epoch_are_not_read(caplog: pytest.LogCap
     assert [info.base_offset for info in iter_batches(log.read(0, 1 << 20))] == [0, 1, 2]
     with pytest.raises(Exception, match="the batch at byte 288 has offsets 4 to 4, after 11"):
         log.read(3, 1 << 20)
+    log.close()
+
+
+def remove_segments(storage: MemoryStorage) -> None:
+    for name in storage.list_dir(FOLDER):
+        if is_segment_file(name, LOG_SUFFIX):
+            storage.remove(f"{FOLDER}/{name}")
+
+
+@pytest.mark.parametrize("traces", ["a snapshot", "an election state"])
+def test_voter_whose_segments_were_removed_does_not_start_before_a_repair(traces: str) -> None:
+    """It acknowledged records as a voter: without them it could help a node to be elected that lacks them, too."""
+    start = 4 if traces == "a snapshot" else 0
+    storage = written(snapshot_at=start or None)
+    if not start:
+        storage.replace_file(f"{FOLDER}/quorum-state", b"{}")
+    remove_segments(storage)
+    with pytest.raises(
+        DamagedLogError, match=f"records from offset {start} on are lost.*triokafka log repair {FOLDER}"
+    ):
+        reopened(storage)
+    assert repair_metadata(storage, FOLDER, now_ms=0).end_offset == start
+    log = reopened(storage)
+    log.reconcile(alone=False, now_ms=0)
+    assert (log.start_offset, log.end_offset, log.last_epoch) == (start, start, EPOCHS[3] if start else 0)
+    log.close()
+
+
+def test_new_folder_has_no_segments_yet() -> None:
+    storage = MemoryStorage()
+    storage.make_dirs("/data")
+    voter = Voter(ReplicaKey(1, UUID(int=1)), (VoterEndpoint("CONTROLLER", "a", 1),), 0, 1)
+    write_format_snapshot(storage, "/data", [voter], now_ms=0)
+    log = reopened(storage)
+    assert (log.start_offset, log.end_offset) == (0, 0)
+    log.close()
+
+
+@pytest.mark.parametrize("config", [KEEP_ALL, SMALL], ids=["one segment", "segments"])
+@pytest.mark.parametrize("cut", ["kill", "power cut"])
+def test_crash_while_a_fetched_snapshot_replaces_the_log_is_no_damage(config: LogConfig, cut: str) -> None:
+    for calls in range(1, 100):
+        storage = written(config=config)
+        log = reopened(storage, config=config)
+        snapshot(log, 20, 5)
+        with pytest.MonkeyPatch.context() as patch:
+            _kill_after(calls, storage, patch)
+            try:
+                log.truncate_to_latest_snapshot()
+            except _Killed:
+                ended = False
+            else:
+                ended = True
+        if cut == "power cut":
+            storage.crash(random.Random(calls))
+        log = reopened(storage, config=config)
+        log.reconcile(alone=False, now_ms=0)
+        assert (log.start_offset, log.end_offset, log.last_epoch) == (20, 20, 5)
+        log.close()
+        if ended:
+            return
+    raise AssertionError("the replacement needs more calls")
+
+
+def test_node_that_never_votes_starts_without_its_segments(caplog: pytest.LogCaptureFixture) -> None:
+    storage = written(snapshot_at=4)
+    remove_segments(storage)
+    log = of_broker(storage, committed=len(EPOCHS))
+    assert (log.start_offset, log.end_offset) == (4, 4)
+    assert "the records from offset 4 on are lost" in errors(caplog)
     log.close()
 
 

@@ -14,10 +14,10 @@ from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
-from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, NextStep
 from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
 from triokafka.broker_stub.replica.fetcher.fetcher_task import FetcherTask
+from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
@@ -39,7 +39,7 @@ class Follower:
         self.traffic = ReplicaTraffic()
         self.hosted = HostedPartitions(none, none, none, None, lambda: 0.0, Partition.isr_refused)
         self.state = FetcherState(max_bytes=1000, backoff_seconds=1.0, throttled=lambda key: self.throttled)
-        self.data = FetchedData(self.state, self.hosted, self.traffic, node_id=NODE, wall_ms=lambda: NOW_MS)
+        self.data = FollowerLog(self.state, self.hosted, self.traffic, node_id=NODE, wall_ms=lambda: NOW_MS)
 
     def follow(self, name: str = "t", *, epoch: int = 3, log: PartitionLog | None = None) -> Partition:
         log = open_log(name) if log is None else log

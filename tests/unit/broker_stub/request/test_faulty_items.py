@@ -112,7 +112,7 @@ def all_records(request: Any) -> None:
 
 
 async def test_partition_of_metadata_fails_alone_and_everything_else_is_there() -> None:
-    """Its topic, the other partitions, the brokers."""
+    """The answer has its topic, the other partitions and the brokers."""
     async with running_node() as node:
         await node.create("t", 3)
         node.broker.faults.arm(Fault(errors.LeaderNotAvailableError, 3, topic="t", partition=1))
@@ -135,7 +135,7 @@ async def test_group_that_a_fault_names_fails_alone(api: str, version: int) -> N
 
 @pytest.mark.parametrize(("api", "version"), [("Heartbeat", 4), ("JoinGroup", 5), ("OffsetCommit", 8)])
 async def test_request_of_the_group_that_a_fault_names_fails_as_a_whole(api: str, version: int) -> None:
-    """And those of other groups do not."""
+    """Requests of other groups succeed."""
     async with running_node() as node:
         node.broker.faults.arm(Fault(ERROR, group="other"))
         node.broker.faults.arm(Fault(ERROR, group=GROUP))

@@ -281,7 +281,7 @@ async def test_conditions_that_make_no_sense_are_refused(
 
 
 async def test_quotas_of_many_entities_are_described_in_steps_and_in_order() -> None:
-    """So that other requests are answered meanwhile: 45,000 entities held the event loop for seconds."""
+    """Other requests are answered meanwhile: 45,000 entities once held the event loop for seconds."""
     quotas = {entity(user=f"u{number:04}"): {"producer_byte_rate": 1.0} for number in range(1_000, 0, -1)}
     steps = matching_quotas(MetadataImage(client_quotas=quotas), DescribeClientQuotasRequest(components=[]))
     passed = 0
@@ -482,7 +482,7 @@ async def test_a_quota_that_is_so_already_writes_no_record() -> None:
 
 
 async def test_quotas_are_known_after_a_restart() -> None:
-    """They are records of the metadata log."""
+    """Quotas are records of the metadata log."""
     from tests.unit.broker_stub.api.node import memory_world
 
     world = memory_world()

@@ -355,7 +355,7 @@ def test_expired_batches_fail_in_order_of_creation_and_the_others_stay() -> None
 
 
 def test_expiry_stops_at_the_first_batch_within_its_time() -> None:
-    """So failures are in the order of the records, even if a clock jumped."""
+    """Failures are therefore in the order of the records, even if a clock jumped."""
     bench = Bench()
     young = bench.batch(0, now=50.0)
     bench.batch(0, now=0.0)

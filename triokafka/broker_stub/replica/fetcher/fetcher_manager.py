@@ -174,9 +174,9 @@ class FetcherManager:
             fetcher.add(partitions)
 
     def _start(self, key: _FetcherKey, node: Node, settings: _Settings) -> FetcherTask:
-        from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData
         from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
         from triokafka.broker_stub.replica.fetcher.fetcher_task import FetcherTask
+        from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog
 
         config = settings.config
         quota, now = self._quota, self._world.now
@@ -185,7 +185,7 @@ class FetcherManager:
             backoff_seconds=config.fetch_backoff_ms / 1000,
             throttled=lambda topic_partition: quota.holds_back(topic_partition, now()),
         )
-        data = FetchedData(
+        data = FollowerLog(
             state,
             self._hosted,
             self._traffic,

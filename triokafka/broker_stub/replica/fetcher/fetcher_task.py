@@ -9,9 +9,9 @@ from typing import Final, Protocol, TypeVar
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.replica.fetcher.fetched_data import FetchedData, NextStep
 from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition
+from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.offset_lookup import EARLIEST, LATEST
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.work_budget import WorkBudget
@@ -75,7 +75,7 @@ class FetcherTask:
         self,
         name: str,
         state: FetcherState,
-        data: FetchedData,
+        data: FollowerLog,
         channel: LeaderChannel,
         config: FetcherConfig,
         world: World,

@@ -28,7 +28,7 @@ COORDINATOR_MOVED: Final = (CoordinatorNotAvailableError, NotCoordinatorError)
 FENCED: Final = (InvalidProducerEpochError, ProducerFencedError)
 """Another producer has a later epoch of this producer id."""
 ID_LOST: Final = (InvalidProducerIdMappingError, UnknownProducerIdError)
-"""The coordinator or a broker does not know the producer id any more."""
+"""The coordinator or a broker no longer knows the producer id."""
 NOT_A_MEMBER: Final = (
     IllegalGenerationError,
     RebalanceInProgressError,

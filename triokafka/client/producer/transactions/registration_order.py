@@ -3,7 +3,11 @@
 The first Produce request of a transaction to a broker makes the broker register its partitions with the transaction's
 coordinator. Apache Kafka's coordinator refuses a registration while it stores another one, and the refused broker asks
 again after 20 ms. So when a transaction writes to several brokers, they register one after the other, once that has
-been seen. Brokers of which no response was late register at once. Pure: no I/O, no clock.
+been seen. Brokers of which no response was late register at once.
+
+A response can be late for another reason, and other coordinators take registrations at once: over three brokers of
+ours, turns make a transaction a third longer. So the first turns last for few transactions, and longer only if brokers
+collide again soon after them. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ from typing import Final
 
 from triokafka.client.producer.partition_queue import PartitionQueue
 
-_TRANSACTIONS_IN_TURN: Final = 500
+_FEWEST_IN_TURN: Final = 10
 """The number of transactions after a collision in which brokers register one after the other."""
+_MOST_IN_TURN: Final = 500
+"""The number doubles up to this one while brokers collide again within as many transactions."""
 
 
 class RegistrationOrder:
@@ -29,6 +35,8 @@ class RegistrationOrder:
         self._broker = -1
         self._several = False
         self._in_turn = 0
+        self._last_in_turn = 0
+        self._at_once = 0
 
     def admits(self, queue: PartitionQueue) -> bool:
         """Return whether batches of the queue may be sent now. If so, its partition counts as being registered."""
@@ -58,7 +66,10 @@ class RegistrationOrder:
         if not self._queues or any(map(_is_registering, self._queues)):
             return False
         if late and self._several:
-            self._in_turn = _TRANSACTIONS_IN_TURN
+            collided_again = self._at_once < self._last_in_turn
+            self._last_in_turn = min(2 * self._last_in_turn, _MOST_IN_TURN) if collided_again else _FEWEST_IN_TURN
+            self._in_turn = self._last_in_turn
+            self._at_once = 0
         self._queues.clear()
         self._several = False
         return True
@@ -67,7 +78,10 @@ class RegistrationOrder:
         """Forget the partitions of the transaction before."""
         self._queues.clear()
         self._several = False
-        self._in_turn = max(0, self._in_turn - 1)
+        if self._in_turn:
+            self._in_turn -= 1
+        else:
+            self._at_once += 1
 
 
 def _is_registering(queue: PartitionQueue) -> bool:

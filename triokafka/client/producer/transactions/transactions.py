@@ -12,7 +12,7 @@ from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
-from triokafka.client.producer.transactions.completion_pause import CompletionPause
+from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
 from triokafka.client.producer.transactions.manager import TransactionManager
 from triokafka.client.producer.transactions.registration_order import RegistrationOrder
@@ -34,8 +34,8 @@ class Transactions:
     """The transactions of one producer.
 
     ``check_usable`` raises when the producer is closed or has failed; ``fail`` ends the producer; ``wake_sender`` lets
-    the sender look at the batches; ``set_identity`` is `Sender.begin_identity`; no request begins a transaction during
-    ``pause``. Times are seconds.
+    the sender look at the batches; ``set_identity`` is `Sender.begin_identity`; no request begins a transaction while
+    a check of ``completion`` is pending. Times are seconds.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Transactions:
         fail: Callable[[Exception], None],
         wake_sender: Callable[[], None],
         set_identity: Callable[..., None],
-        pause: CompletionPause,
+        completion: CompletionCheck,
         times: CallTimes,
     ) -> None:
         self.manager = TransactionManager(transactional_id, timeout_ms, lambda: client.finalized_feature(_FEATURE))
@@ -61,11 +61,10 @@ class Transactions:
             self._next_call,
             self._after_answer,
             self.manager.fail,
-            pause=pause,
+            completion=completion,
         )
-        self._pause = pause
+        self._completion = completion
         self._registrations = RegistrationOrder(lambda queue: client.cluster.leader_for(queue.topic_partition))
-        self._now = client.world.now
         self._accumulator = accumulator
         self._batches = accumulator.batches
         self._max_block = max_block
@@ -96,7 +95,7 @@ class Transactions:
         """A batch was opened: its partition becomes part of the transaction."""
         partition = queue.topic_partition
         self._queues[partition] = queue
-        if not self.manager.add_partition(partition) or self._pause.remaining(self._now()) > 0:
+        if not self.manager.add_partition(partition) or self._completion.pending:
             self._block(queue)
             self.task.wake()
         elif self.manager.registers_group or (self.manager.implicit and not self._registrations.admits(queue)):
@@ -117,7 +116,7 @@ class Transactions:
         self._announce()
 
     def _progressed(self) -> None:
-        if self._registrations.finished(late=self._pause.held_back_again) and self._blocked:
+        if self._registrations.finished(late=self._completion.held_back_again) and self._blocked:
             self.task.wake()
         if self.manager.registers_group or (self.manager.state in _ENDING and not self._batches.unreleased):
             self.task.wake()

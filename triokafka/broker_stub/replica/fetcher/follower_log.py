@@ -45,8 +45,8 @@ class NextStep(enum.Enum):
     LOOK_UP = "look up the offsets of the leader"
 
 
-class FetchedData:
-    """Applies the results of one fetcher to its partitions.
+class FollowerLog:
+    """The logs of the partitions that one fetcher follows, as its Fetch responses change them.
 
     Args:
         wall_ms: the wall clock.

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.records import LogBatch
-from triokafka.broker_stub.metadata.replay import LogReplay
 from triokafka.protocol.stored.cluster_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -35,26 +36,18 @@ def batch(offset: int, *records: MetadataRecord, epoch: int = 1, kraft_version: 
     return LogBatch(offset, offset + max(len(records), 1) - 1, epoch, records, kraft_version)
 
 
-def replay(*batches: LogBatch) -> LogReplay:
-    result = LogReplay()
-    result.replay(batches)
-    return result
+def replay(*batches: LogBatch) -> MetadataImage:
+    return replayed_batches(batches)[0]
 
 
 def name(text: str, number: int) -> TopicRecord:
     return TopicRecord(name=text, topic_id=uuid.UUID(int=number))
 
 
-class TestLogReplay:
+class TestCompleteTransactions:
     def test_image_ends_at_the_last_batch_also_when_it_changes_nothing(self) -> None:
-        result = replay(batch(0, kraft_version=1), batch(1, name("t", 7)), batch(2, NoOpRecord(), epoch=4))
-        assert (result.image.offset, result.image.epoch, result.kraft_version) == (2, 4, 1)
-        assert set(result.image.topics) == {"t"}
-
-    def test_long_log_is_folded_in_between(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        whole = replay(*(batch(n, name(f"t{n}", n + 1)) for n in range(10))).image
-        monkeypatch.setattr("triokafka.broker_stub.metadata.replay._CHUNK", 3)
-        assert replay(*(batch(n, name(f"t{n}", n + 1)) for n in range(10))).image == whole
+        image = replay(batch(0, kraft_version=1), batch(1, name("t", 7)), batch(2, NoOpRecord(), epoch=4))
+        assert (image.offset, image.epoch, set(image.topics)) == (2, 4, {"t"})
 
     def test_transaction_counts_from_its_end(self) -> None:
         whole = replay(
@@ -62,17 +55,17 @@ class TestLogReplay:
             batch(2, name("u", 8)),
             batch(3, EndTransactionRecord()),
         )
-        assert set(whole.image.topics) == {"t", "u"}
+        assert set(whole.topics) == {"t", "u"}
         open_ = replay(batch(0, name("t", 7)), batch(1, BeginTransactionRecord(), name("u", 8)))
-        assert set(open_.image.topics) == {"t"} and open_.image.offset == 2
+        assert set(open_.topics) == {"t"} and open_.offset == 2
 
     def test_aborted_transaction_never_happened(self) -> None:
         result = replay(batch(0, BeginTransactionRecord(), name("t", 7), AbortTransactionRecord(), name("u", 8)))
-        assert set(result.image.topics) == {"u"}
+        assert set(result.topics) == {"u"}
 
     def test_records_without_a_meaning_here_are_skipped(self) -> None:
         result = replay(batch(0, RegisterControllerRecord(), ClearElrRecord(topic_name="t"), name("t", 7)))
-        assert set(result.image.topics) == {"t"}
+        assert set(result.topics) == {"t"}
 
     @pytest.mark.parametrize(
         "records",
