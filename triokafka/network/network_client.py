@@ -36,6 +36,7 @@ from triokafka.network.metadata_updater import MetadataUpdater
 from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.transport import check_security
 from triokafka.network.version_negotiation import FinalizedFeatures
+from triokafka.network.versions import request_type_of
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
@@ -326,7 +327,7 @@ class NetworkClient:
             NodeNotReadyError: the broker is unknown.
             ProtocolError: the response is invalid; the connection was closed.
         """
-        request_type = _type_of(request, api)
+        request_type = request_type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         checked = needs_checked_connection(request_type)
         channel, connection = await self._connector.connection_to(node_id, purpose, limit, checked=checked)
@@ -364,7 +365,7 @@ class NetworkClient:
         If a broker cannot be reached, the next is tried, at most ``timeout_ms`` in all; then `KafkaConnectionError`
         names every address tried. Otherwise as `send`.
         """
-        request_type = _type_of(request, api)
+        request_type = request_type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         checked = needs_checked_connection(request_type)
         channel, connection = await self._connector.connection_to_any(limit, checked=checked)
@@ -518,11 +519,3 @@ class NetworkClient:
 
 def _epoch(features: FinalizedFeatures) -> int:
     return features.epoch
-
-
-def _type_of(request: Request[R] | Callable[[int], Request[R]], api: type[Request[R]] | None) -> type[Request[R]]:
-    if isinstance(request, Request):
-        return type(request)
-    if api is None:
-        raise TypeError("a request given as a function needs api=, the class of the request")
-    return api

@@ -26,6 +26,7 @@ from triokafka.network.connection import Connection
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.traffic import Traffic
+from triokafka.network.versions import request_type_of
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node
 from triokafka.world import World
@@ -197,7 +198,7 @@ class NodeChannel:
         limit = (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         give_up_at = self._world.now() + limit
         connection = await self._usable_connection(limit)
-        request_type = _type_of(request, api)
+        request_type = request_type_of(request, api)
         version = self._channel.version_for(request_type, min_version, max_version)
         message = request if isinstance(request, Request) else request(version)
         waiter = ResponseWaiter()
@@ -251,14 +252,6 @@ def _ignore() -> None:
 
 def _yes() -> bool:
     return True
-
-
-def _type_of(request: Request[R] | Callable[[int], Request[R]], api: type[Request[R]] | None) -> type[Request[R]]:
-    if isinstance(request, Request):
-        return type(request)
-    if api is None:
-        raise TypeError("a request given as a function needs api=, the class of the request")
-    return api
 
 
 def _copy_of(error: KafkaError) -> KafkaError:

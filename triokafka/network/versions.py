@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from triokafka.errors import UnsupportedVersionError
-from triokafka.protocol.message import Request
+from triokafka.protocol.message import Request, Response
+
+R = TypeVar("R", bound=Response)
+
+
+def request_type_of(
+    request: Request[R] | Callable[[int], Request[R]], api: type[Request[R]] | None
+) -> type[Request[R]]:
+    """Return the class of a request, which may be a function of the version; then ``api`` is the class."""
+    if isinstance(request, Request):
+        return type(request)
+    if api is None:
+        raise TypeError("a request given as a function needs api=, the class of the request")
+    return api
 
 
 def choose_version(

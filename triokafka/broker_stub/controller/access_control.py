@@ -87,16 +87,7 @@ def delete_acls(image: MetadataImage, request: DeleteAclsRequest) -> Steps[Delet
             if acl_filter.matches(acl):
                 found = removed.get(acl_id)
                 if found is None:
-                    found = removed[acl_id] = DeleteAclsMatchingAcl(
-                        error_message=None,
-                        resource_type=acl.resource_type,
-                        resource_name=acl.resource_name,
-                        pattern_type=acl.pattern_type,
-                        principal=acl.principal,
-                        host=acl.host,
-                        operation=acl.operation,
-                        permission_type=acl.permission_type,
-                    )
+                    found = removed[acl_id] = DeleteAclsMatchingAcl(error_message=None, **acl._asdict())
                     if len(removed) > MAX_RECORDS_PER_OPERATION:
                         raise InvalidRequestError(
                             f"Cannot remove more than {MAX_RECORDS_PER_OPERATION} acls in a single delete operation."

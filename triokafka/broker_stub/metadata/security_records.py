@@ -63,16 +63,7 @@ def acl_of(record: AccessControlEntryRecord) -> AclBinding:
 
 def acl_record(acl_id: uuid.UUID, acl: AclBinding) -> AccessControlEntryRecord:
     """Return the record that adds an ACL."""
-    return AccessControlEntryRecord(
-        id=acl_id,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission_type,
-    )
+    return AccessControlEntryRecord(id=acl_id, **acl._asdict())
 
 
 def scram_credential_of(record: UserScramCredentialRecord) -> ScramCredential:

@@ -96,12 +96,12 @@ class DueWork:
                 quorum.to_prospective(now)
                 return now
             if now >= follower.update_voter_at:
-                follower.update_voter_at = now + self._update_voter_period
-                own = quorum.voters.get(self._config.node_id)
-                is_dynamic = quorum.history.kraft_version >= 1
-                is_known = own == self._config.voter if is_dynamic else own is None or follower.has_announced
-                if node is not None and not is_known:
+                if node is not None and not self._is_known_to_leader(follower):
+                    ready_at = quorum.peers.ready_at(node.node_id, now)
+                    if ready_at > now:  # a Fetch waits for its answer; the next request to the leader is this one
+                        return min(follower.fetch_timeout_at, ready_at)
                     self._send(node, messages.update_voter_request(quorum), now)
+                follower.update_voter_at = now + self._update_voter_period
             due_at = min(follower.fetch_timeout_at, follower.update_voter_at)
             return min(due_at, self._fetch_from(node, now)) if node is not None else due_at
         if self._may_join(follower, node, now):
@@ -114,6 +114,14 @@ class DueWork:
             due_at = self._fetch_from_bootstrap(now, excluding=-1 if node is None else node.node_id)
             return due_at if node is None else min(due_at, self._fetch_from(node, now))
         return min(follower.fetch_timeout_at, self._fetch_from(node, now))
+
+    def _is_known_to_leader(self, follower: Follower) -> bool:
+        """Whether the leader knows the directory and the endpoints of this voter."""
+        quorum = self._quorum
+        own = quorum.voters.get(self._config.node_id)
+        if quorum.history.kraft_version >= 1:
+            return own == self._config.voter
+        return own is None or follower.has_announced
 
     @property
     def _update_voter_period(self) -> float:

@@ -81,34 +81,6 @@ class Handler(Generic[RequestT, ResponseT]):
         return await self.function(request, context)
 
 
-@dataclass(slots=True, eq=False)
-class Registration(Generic[RequestT]):
-    """The decorator that `handles` returns, which turns a coroutine function into a `Handler`."""
-
-    request_type: type[RequestT]
-    versions: range
-    advertised: range
-    accesses: tuple[Access, ...]
-    waits: bool
-    on_error: OnError[RequestT] | None
-    nodes_since: int | None
-
-    def __call__(
-        self, function: Callable[[RequestT, RequestContext], Awaitable[ResponseT]]
-    ) -> Handler[RequestT, ResponseT]:
-        """Return the handler."""
-        return Handler(
-            request_type=self.request_type,
-            versions=self.versions,
-            function=function,
-            advertised=self.advertised,
-            accesses=self.accesses,
-            waits=self.waits,
-            on_error=self.on_error,
-            nodes_since=self.nodes_since,
-        )
-
-
 def handles(
     request_type: type[RequestT],
     *,
@@ -118,7 +90,7 @@ def handles(
     waits: bool = False,
     on_error: OnError[RequestT] | None = None,
     nodes_since: int | None = None,
-) -> Registration[RequestT]:
+) -> Callable[[Callable[[RequestT, RequestContext], Awaitable[ResponseT]]], Handler[RequestT, ResponseT]]:
     """Register a coroutine as the handler of an API.
 
     Args:
@@ -131,12 +103,17 @@ def handles(
         nodes_since: the first version that only nodes of the cluster send. For requests that need ClusterAction on the
             cluster, it is 0.
     """
-    return Registration(
-        request_type=request_type,
-        versions=versions,
-        advertised=versions if advertised is None else advertised,
-        accesses=tuple(accesses),
-        waits=waits,
-        on_error=on_error,
-        nodes_since=nodes_since,
-    )
+
+    def register(function: Callable[[RequestT, RequestContext], Awaitable[ResponseT]]) -> Handler[RequestT, ResponseT]:
+        return Handler(
+            request_type,
+            versions,
+            function,
+            advertised=versions if advertised is None else advertised,
+            accesses=tuple(accesses),
+            waits=waits,
+            on_error=on_error,
+            nodes_since=nodes_since,
+        )
+
+    return register

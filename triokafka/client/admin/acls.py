@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.protocol.api.create_acls import AclCreation, CreateAclsRequest
-from triokafka.protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from triokafka.protocol.api.describe_acls import DescribeAclsRequest
+from triokafka.protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
+from triokafka.protocol.api.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource
 from triokafka.security.acl import (
     AclBinding,
     AclBindingFilter,
@@ -70,30 +70,9 @@ class AclAdmin:
         """
 
         async def ask(left_ms: int) -> list[AclBinding]:
-            request = DescribeAclsRequest(
-                resource_type_filter=acl_filter.resource_type,
-                resource_name_filter=acl_filter.resource_name,
-                pattern_type_filter=acl_filter.pattern_type,
-                principal_filter=acl_filter.principal,
-                host_filter=acl_filter.host,
-                operation=acl_filter.operation,
-                permission_type=acl_filter.permission_type,
-            )
-            response = await self._requests.to_any(request, left_ms)
+            response = await self._requests.to_any(DescribeAclsRequest(**_filter_fields(acl_filter)), left_ms)
             self._requests.check(response.error_code, "ACLs", response.error_message)
-            return [
-                AclBinding(
-                    ResourceType(resource.resource_type),
-                    resource.resource_name,
-                    AclPatternType(resource.pattern_type),
-                    acl.principal,
-                    acl.host,
-                    AclOperation(acl.operation),
-                    AclPermissionType(acl.permission_type),
-                )
-                for resource in response.resources
-                for acl in resource.acls
-            ]
+            return [_binding(resource, acl) for resource in response.resources for acl in resource.acls]
 
         return await self._requests.once(ask, timeout_ms)
 
@@ -110,39 +89,35 @@ class AclAdmin:
         async def do_round(
             items: list[AclBindingFilter], left_ms: int
         ) -> Mapping[AclBindingFilter, list[AclBinding] | Exception]:
-            request = DeleteAclsRequest(
-                filters=[
-                    DeleteAclsFilter(
-                        resource_type_filter=one.resource_type,
-                        resource_name_filter=one.resource_name,
-                        pattern_type_filter=one.pattern_type,
-                        principal_filter=one.principal,
-                        host_filter=one.host,
-                        operation=one.operation,
-                        permission_type=one.permission_type,
-                    )
-                    for one in items
-                ]
-            )
+            request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter_fields(one)) for one in items])
             response = await self._requests.to_controller(request, left_ms)
             outcomes: dict[AclBindingFilter, list[AclBinding] | Exception] = {}
             for one, result in zip(items, response.filter_results, strict=False):
                 error = self._requests.error(result.error_code, _filter_text(one), result.error_message)
-                outcomes[one] = error or [
-                    AclBinding(
-                        ResourceType(acl.resource_type),
-                        acl.resource_name,
-                        AclPatternType(acl.pattern_type),
-                        acl.principal,
-                        acl.host,
-                        AclOperation(acl.operation),
-                        AclPermissionType(acl.permission_type),
-                    )
-                    for acl in result.matching_acls
-                ]
+                outcomes[one] = error or [_binding(acl, acl) for acl in result.matching_acls]
             return outcomes
 
         return await self._requests.change(filters, do_round, timeout_ms)
+
+
+def _filter_fields(one: AclBindingFilter) -> dict[str, Any]:
+    """Return the fields of a filter as DescribeAcls and DeleteAcls name them."""
+    filtered = ("resource_type", "resource_name", "pattern_type", "principal", "host")
+    return {f"{name}_filter" if name in filtered else name: value for name, value in one._asdict().items()}
+
+
+def _binding(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl, acl: AclDescription | DeleteAclsMatchingAcl
+) -> AclBinding:
+    return AclBinding(
+        ResourceType(resource.resource_type),
+        resource.resource_name,
+        AclPatternType(resource.pattern_type),
+        acl.principal,
+        acl.host,
+        AclOperation(acl.operation),
+        AclPermissionType(acl.permission_type),
+    )
 
 
 def _filter_text(one: AclBindingFilter) -> str:

@@ -631,6 +631,28 @@ def test_static_follower_announces_its_directory_once() -> None:
     assert [send.request.voter_directory_id for send in announced] == [DIRECTORY]
 
 
+def test_announcement_goes_before_the_next_fetch() -> None:
+    """A Fetch nearly always waits for its answer when the announcement is due."""
+    node = OneNode()
+    node.begin()
+
+    def answer_fetch() -> None:
+        partition = fetch.PartitionData(
+            partition_index=0,
+            high_watermark=0,
+            current_leader=fetch.LeaderIdAndEpoch(leader_id=2, leader_epoch=5),
+        )
+        topic = fetch.FetchableTopicResponse(topic=TOPIC, partitions=[partition])
+        assert isinstance(node.sent[-1].request, fetch.FetchRequest)
+        node.core.receive(node.sent[-1], fetch.FetchResponse(responses=[topic]), node.now)
+        node.settle()
+
+    while node.now < 20 and not isinstance(node.sent[-1].request, UpdateRaftVoterRequest):
+        node.after(0.3)  # the leader has no new record for so long
+        answer_fetch()
+    assert isinstance(node.sent[-1].request, UpdateRaftVoterRequest) and 6.0 <= node.now < 6.5
+
+
 def test_snapshot_that_ends_where_the_log_ended_replaces_the_voters() -> None:
     """Its own records before that offset came from a leader that committed nothing."""
 

@@ -85,11 +85,10 @@ def test_a_follower_needs_the_start_of_the_leaders_epoch() -> None:
     """
     partition = leader()
     append(partition, b"1", b"2")
-    assert partition.high_watermark == 0
-    lead(partition, isr=(NODE,), leader_epoch=4, partition_epoch=6)
-    partition.high_watermark = 0
+    lead(partition, isr=(NODE, 3), leader_epoch=4, partition_epoch=6)
     fetched(partition, 2, 1)
     assert partition.propose_expansion(2) is None
+    assert partition.high_watermark == 0  # replica 3 has not fetched yet
     fetched(partition, 2, 2)
     assert partition.propose_expansion(2) is not None
 
