@@ -21,6 +21,7 @@ from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest
 from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest
 from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest
+from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest
 from triokafka.protocol.api.vote import VoteRequest
 from triokafka.protocol.message import Request, Response
 from triokafka.protocol.stored.cluster_metadata import TopicRecord
@@ -228,5 +229,7 @@ class DirectChannel:
                 return await client.end_quorum_epoch(request, version=1)
             case FetchSnapshotRequest():
                 return await client.fetch_snapshot(request, version=1)
+            case UpdateRaftVoterRequest():
+                return await client.update_voter(request, version=0)
             case _:
                 raise TypeError(type(request).__name__)

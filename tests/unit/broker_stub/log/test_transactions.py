@@ -294,6 +294,7 @@ def test_a_leader_decodes_each_marker_once(monkeypatch: pytest.MonkeyPatch) -> N
     write(log, ALICE, 0)
     write(log, BOB, 0)
     decoded = []
+
     def counted(*args: Any, **options: Any) -> list[Any]:
         decoded.append(args)
         return decode_records(*args, **options)
