@@ -79,7 +79,7 @@ class Broker:
         for wanted in context.partitions:
             outcomes[wanted.key] = outcome = self.logs[wanted.topic, wanted.partition].read(wanted.fetch_offset, room)
             room -= len(outcome.records)
-        return context.respond(outcomes, self.now)
+        return context.respond(outcomes, lambda: self.now)
 
 
 class Client:

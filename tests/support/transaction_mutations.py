@@ -71,7 +71,7 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "aborted transactions are in the index",
             _LOG + "producer_recovery.py",
-            "    if completed is not None and completed.aborted:\n",
+            "    if completed.aborted:\n",
             "    if False:\n",
             _API + "test_many_transactions_follow_each_other",
         ),

@@ -45,7 +45,7 @@ class KnownRequest:
 class RepeatedRequests:
     """The Produce requests of one connection, of one version and one partition each."""
 
-    __slots__ = ("_behind", "_compact", "_key_and_version", "_known", "_last", "_length", "_rest", "_start")
+    __slots__ = ("_behind", "_compact", "_end", "_key_and_version", "_known", "_last", "_length", "_size", "_start")
 
     def __init__(self) -> None:
         self._known: dict[bytes, KnownRequest] = {}  # by the bytes between the correlation id and the records' length
@@ -53,8 +53,9 @@ class RepeatedRequests:
         self._start = 0  # of the records' length
         self._compact = False
         self._behind = b""
-        self._rest = -1  # bytes from there on, in the last request, and the length that goes with them
+        self._size = -1  # of the last frame, with the length and the end of the records in a frame of this size
         self._length = b""
+        self._end = 0
         self._last: PartitionProduceData | None = None
 
     def __len__(self) -> int:
@@ -72,14 +73,14 @@ class RepeatedRequests:
         if known is None:
             return None
         size = len(frame)
-        if size - start != self._rest:
-            self._rest = size - start
-            self._length = self._length_before(self._rest)
-        length, behind = self._length, self._behind
-        if not length or not head.startswith(length, start) or frame[size - len(behind) :] != behind:
+        if size != self._size:
+            self._size, self._end = size, size - len(self._behind)
+            self._length = self._length_before(size - start)
+        length, end = self._length, self._end
+        if not length or not head.startswith(length, start) or frame[end:] != self._behind:
             return None
         holder = self._last = known.holder
-        holder.records = memoryview(frame)[start + len(length) : size - len(behind)]
+        holder.records = memoryview(frame)[start + len(length) : end]
         header = known.header
         (correlation_id,) = _SIZE.unpack_from(head, _CORRELATION_ID_AT)
         known.header = RequestHeader(header.api_key, header.api_version, correlation_id, header.client_id, header.size)

@@ -96,7 +96,22 @@ class SocketStream(Stream):
     async def send(self, *buffers: Buffer) -> None:
         await self._send(buffers, 0)
 
+    def _send_now(self, data: bytes, flags: int) -> Sequence[memoryview]:
+        """Send what the kernel takes at once, and return the rest; all of it after an error, which comes again."""
+        try:
+            sent = self._sock.send(data, flags)
+        except OSError:
+            sent = 0
+        if sent == len(data):
+            return ()
+        self._sent_in_parts += sent
+        return (memoryview(data)[sent:],)
+
     async def _send(self, buffers: Sequence[Buffer], flags: int) -> None:
+        if len(buffers) == 1 and isinstance(buffers[0], bytes):
+            buffers = self._send_now(buffers[0], flags)
+            if not buffers:
+                return
         sock = self._sock
         parts = [memoryview(b).cast("B") for b in buffers]
         first = 0
@@ -119,13 +134,9 @@ class SocketStream(Stream):
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
         if len(parts) == 1 and isinstance(parts[0], bytes):
             # Most responses are small and in one piece, and the kernel takes them whole.
-            try:
-                sent = self._sock.send(parts[0])
-            except OSError:  # also if it would block; the code below meets the same error
-                sent = 0
-            if sent == len(parts[0]):
+            parts = self._send_now(parts[0], 0)
+            if not parts:
                 return
-            parts = (memoryview(parts[0])[sent:],)
         buffers: list[Buffer] = []
         for part in parts:
             if not isinstance(part, FileSlice):
@@ -139,10 +150,9 @@ class SocketStream(Stream):
             await self._send(buffers, 0)
 
     async def _send_slice(self, part: FileSlice) -> None:
-        sock = self._sock
+        sock, scratch, size = self._sock, _scratch.buffer, len(part)
         start = 0
-        while start < len(part):
-            scratch = _scratch.buffer
+        while start < size:
             got = part.copy_resident(start, scratch)
             try:
                 sent = sock.send(scratch[:got]) if got else await self._send_in_thread(part, start)

@@ -8,7 +8,7 @@ v13: topic ids (KIP-516). v15: the follower's broker epoch (KIP-903). v16: addre
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -139,14 +139,14 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         reader=reader,
     )
     plan = _ReadPlan(session, context, image, faults=faults, refused=refused)
-    await plan.make()
     many = len(session.partitions) > BUDGET
     if many:
+        await plan.make()
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
     plan.renew()
     outcomes, size, urgent = await replicas.read(plan.readable, parameters, before_waiting=context.yield_slot)
     replicas.traffic.fetches += session.resting
-    waits = bool(plan.readable or session.resting) and size < parameters.min_bytes and parameters.max_wait_ms > 0
+    waits = size < parameters.min_bytes and parameters.max_wait_ms > 0 and bool(plan.readable or session.resting)
     if waits and not urgent and not plan.failed:
         del outcomes  # release the memory of the first read while the request waits
         if many:
@@ -191,7 +191,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         for _ in session.prepare(results):
             await trio.lowlevel.checkpoint()
     answered = session.respond(
-        results, broker.world.now(), None if reader is None else partial(_rest, replicas, parameters, image)
+        results, broker.world.now, None if reader is None else partial(_rest, replicas, parameters, image)
     )
     context.items = len(answered.outcomes)
     response = FetchResponse(
@@ -224,41 +224,42 @@ class _ReadPlan:
         self._image = image
         self._faults = faults
         self._refused = refused
-        self._wanted: list[WantedPartition] = []
-        self._topic: TopicKey | None = None
-        self._resolved = ("", 0)
+        self._wanted: list[WantedPartition] | None = None
 
     async def make(self) -> None:
-        """Look up the partitions."""
-        self._wanted = self._session.partitions
-        for spent, wanted in enumerate(self._wanted, 1):
-            if not spent % _AT_ONCE:
+        """Look up very many partitions, with checkpoints."""
+        partitions = self._wanted = self._session.partitions
+        for start in range(0, len(partitions), _AT_ONCE):
+            if start:
                 await trio.lowlevel.checkpoint()
-            self._add(wanted)
+            self._look_up(partitions[start : start + _AT_ONCE])
 
     def renew(self) -> None:
-        """Look up the partitions again if some have woken."""
-        if self._session.partitions is not self._wanted:
-            self._wanted = self._session.partitions
+        """Look up the partitions for the first time, or again if some have woken."""
+        partitions = self._session.partitions
+        if partitions is not self._wanted:
+            self._wanted = partitions
             self.readable, self.failed = [], {}
-            for wanted in self._wanted:
-                self._add(wanted)
+            self._look_up(partitions)
 
-    def _add(self, wanted: WantedPartition) -> None:
-        if wanted.topic is not self._topic:  # partitions of one topic are usually adjacent: resolve the topic once
-            self._topic = wanted.topic
-            self._resolved = _resolve(wanted.topic, self._image, self._context, refused=self._refused)
-        name, code = self._resolved
-        if code:
-            self.failed[wanted.key] = ReadOutcome(code)
-            return
-        fault = self._faults.for_item(1, name, wanted.partition) if self._faults is not None else None
-        if fault is None:
-            self.readable.append((TopicPartition(name, wanted.partition), wanted))
-            return
-        outcome = self.failed[wanted.key] = ReadOutcome(fault.error.code)
-        if fault.error.code == _NOT_LEADER:
-            outcome.leader_hint = LeaderHint(*(fault.leader or current_leader(name, wanted.partition, self._context)))
+    def _look_up(self, partitions: Sequence[WantedPartition]) -> None:
+        topic: TopicKey | None = None
+        name, code, faults = "", 0, self._faults
+        for wanted in partitions:
+            if wanted.topic is not topic:  # partitions of one topic are usually adjacent: resolve the topic once
+                topic = wanted.topic
+                name, code = _resolve(topic, self._image, self._context, refused=self._refused)
+            if code:
+                self.failed[wanted.key] = ReadOutcome(code)
+                continue
+            fault = faults.for_item(1, name, wanted.partition) if faults is not None else None
+            if fault is None:
+                self.readable.append((TopicPartition(name, wanted.partition), wanted))
+                continue
+            outcome = self.failed[wanted.key] = ReadOutcome(fault.error.code)
+            if fault.error.code == _NOT_LEADER:
+                leader = fault.leader or current_leader(name, wanted.partition, self._context)
+                outcome.leader_hint = LeaderHint(*leader)
 
 
 def _rest(
@@ -360,7 +361,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
         diverging_epoch=_NO_EPOCH,
         current_leader=_NO_LEADER,
         snapshot_id=_NO_SNAPSHOT,
-        aborted_transactions=_aborted(outcome, read_committed=read_committed),
+        aborted_transactions=_aborted(outcome) if read_committed or outcome.error_code else None,
         records=outcome.records,  # type: ignore[arg-type]  # the encoder passes file slices on unread
     )
     if outcome.preferred_read_replica >= 0 and version >= _FOLLOWER_READS_SINCE:
@@ -374,9 +375,7 @@ def _partition(number: int, outcome: ReadOutcome, version: int, *, read_committe
     return data
 
 
-def _aborted(outcome: ReadOutcome, *, read_committed: bool) -> list[AbortedTransaction] | None:
-    if outcome.error_code in _UNRESOLVED:
-        return []
-    if outcome.error_code or not read_committed:
-        return None
+def _aborted(outcome: ReadOutcome) -> list[AbortedTransaction] | None:
+    if outcome.error_code:
+        return [] if outcome.error_code in _UNRESOLVED else None
     return [AbortedTransaction(producer_id=number, first_offset=offset) for number, offset in outcome.aborted]

@@ -12,9 +12,9 @@ from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.log_state import LogState
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
-from triokafka.broker_stub.log.producer_recovery import rebuild_transaction_index, replay_batch
+from triokafka.broker_stub.log.producer_recovery import index_transaction, rebuild_transaction_index
 from triokafka.broker_stub.log.producer_state import Marker, ProducedBatch, marker_of
-from triokafka.broker_stub.log.validation import assign_offsets, prepare
+from triokafka.broker_stub.log.validation import Prepared, assign_offsets, prepare
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.errors import BrokerResponseError, IllegalStateError
 from triokafka.named_tuple import NamedTuple
@@ -83,13 +83,16 @@ class LogAppender:
         state.guard.check()
         if refusal is not None:
             return self._first_copy(batches, refusal, leader_epoch, from_client=from_client)
-        if isinstance(batches, PrevalidatedBatch) and batches.config is state.config:
-            if isinstance(batches.result, BrokerResponseError):
-                raise batches.result.fresh_copy()
-            buffer, infos = batches.result
-        else:
-            data = batches.data if isinstance(batches, PrevalidatedBatch) else batches
-            buffer, infos = prepare(data, state.topic_partition, state.config, now_ms=now_ms, from_client=from_client)
+        config = state.config
+        found: Prepared | BrokerResponseError | None = None
+        if isinstance(batches, PrevalidatedBatch):
+            found = batches.result if batches.config is config else None
+            batches = batches.data
+        if found is None:
+            found = prepare(batches, state.topic_partition, config, now_ms=now_ms, from_client=from_client)
+        elif isinstance(found, BrokerResponseError):
+            raise found.fresh_copy()
+        buffer, infos = found
         if not infos:
             return AppendInfo(-1, -1, -1, -1, state.log_start_offset)
         markers: dict[int, Marker] = {}
@@ -109,7 +112,7 @@ class LogAppender:
             elif info.producer_id >= 0:
                 producers.check_epoch(info)
                 producers.check_verified(info, guard)
-        append_time = now_ms if state.config.stamps_on_append else -1
+        append_time = now_ms if config.stamps_on_append else -1
         end = self._segments.end_offset
         infos = assign_offsets(buffer, infos, end, leader_epoch=leader_epoch, append_time=append_time)
         newest = self._append(infos, buffer, state.time(now_ms), markers)
@@ -188,11 +191,13 @@ class LogAppender:
             state.leader_epochs.assign(info.partition_leader_epoch, info.base_offset)
             if info.producer_id >= 0:
                 marker = None
-                if info.is_control:
+                if info.attributes & CONTROL:
                     marker = markers.get(info.position)
                     if marker is None:
                         marker = marker_of(info, memoryview(data)[info.position : info.end])
-                replay_batch(state.producers, segments.active, info, marker)
+                completed = state.producers.replay(info, marker)
+                if completed is not None:
+                    index_transaction(segments.active, completed)
         state.bytes_since_snapshot += len(data)
         self._flusher.after_append(now_ms)
         return newest

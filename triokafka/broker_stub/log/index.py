@@ -85,11 +85,6 @@ class IndexFile(ABC):
         """Whether the entries are in memory, so that a look-up does not read the file."""
         return self._loaded
 
-    @property
-    def is_full(self) -> bool:
-        """Whether there is no room for another entry; the segment must be rolled then."""
-        return (self._count() if self._loaded else len(self)) >= self.max_entries
-
     def _load(self) -> None:
         if self._loaded:
             return
@@ -182,6 +177,11 @@ class OffsetIndex(IndexFile):
         self._offsets = array("I")
         self._positions = array("I")
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the index, which is loaded, has no room for another entry; the segment must be rolled then."""
+        return len(self._offsets) >= self.max_entries
+
     def append(self, offset: int, position: int) -> None:
         """Add an entry; both must be above the last one's. Raises `CorruptIndexError` otherwise."""
         self._load()
@@ -267,8 +267,8 @@ class TimeIndex(IndexFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the slot reserved for the entry written at the roll is left."""
-        return (self._count() if self._loaded else len(self)) >= self.max_entries - 1
+        """Whether the index, which is loaded, has only the slot for the entry left that is written at the roll."""
+        return len(self._timestamps) >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if ``timestamp`` is above the last entry's."""

@@ -75,7 +75,7 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Set the start offset of a new ``epoch``. Epochs that are not newer than the latest are ignored."""
-        if epoch < 0 or epoch <= self.latest:
+        if epoch < 0 or (self._epochs and epoch <= self._epochs[-1]):
             return
         while self._starts and self._starts[-1] >= start_offset:
             # An epoch without records is replaced by its successor.

@@ -152,14 +152,12 @@ class LogSegment:
         first = self.indexes.first_timestamp
         waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
         limit = config.roll_after_ms
-        jitter = min(config.segment_jitter_ms, limit)
-        if jitter:
+        if config.segment_jitter_ms:
             # Each segment has a different jitter, also the first ones of logs created together; a restart does not
             # change it.
-            jitter = crc32c(f"{self.file.directory.rpartition('/')[2]}/{self.base_offset}".encode()) * jitter >> 32
-        if waited > limit - jitter:
-            return True
-        return self.indexes.is_full
+            jitter = min(config.segment_jitter_ms, limit)
+            limit -= crc32c(f"{self.file.directory.rpartition('/')[2]}/{self.base_offset}".encode()) * jitter >> 32
+        return waited > limit or self.indexes.is_full
 
     def seal(self) -> None:
         """Seal the segment: write the indexes, with the largest timestamp as the last entry."""

@@ -86,7 +86,8 @@ class LogSegments:
         segment = self._segments[-1]
         position = segment.file.size
         segment.append(batches, data)
-        self.end_at(batches[-1].next_offset)
+        self.end_offset = batches[-1].next_offset
+        self.changes.notify()
         self._hint(batches[0].base_offset, segment.base_offset, position)
 
     def end_at(self, offset: int) -> None:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
-from triokafka.broker_stub.log.producer_state import Marker, ProducerStates, marker_of
+from triokafka.broker_stub.log.producer_state import CompletedTransaction, ProducerStates, marker_of
 from triokafka.broker_stub.log.transaction_index import AbortedTransaction
-from triokafka.records.batch import BatchInfo
 
 
 def load_producers(snapshots: ProducerSnapshots, segments: Sequence[LogSegment], end_offset: int) -> ProducerStates:
@@ -42,14 +41,14 @@ def rebuild_transaction_index(
     producers = load_producers(snapshots, segments, segment.base_offset)
     segment.indexes.transactions.clear()
     for batch, data in segment.reader.producer_batches(segment.base_offset, None):
-        replay_batch(producers, segment, batch, marker_of(batch, data))
+        completed = producers.replay(batch, marker_of(batch, data))
+        if completed is not None:
+            index_transaction(segment, completed)
 
 
-def replay_batch(producers: ProducerStates, segment: LogSegment, batch: BatchInfo, marker: Marker | None) -> None:
-    """Apply a batch that is in the log, with its marker if it has one, to the producers and to the transaction index of
-    its segment."""
-    completed = producers.replay(batch, marker)
-    if completed is not None and completed.aborted:
+def index_transaction(segment: LogSegment, completed: CompletedTransaction) -> None:
+    """Add a transaction, whose marker is in ``segment``, to its transaction index if it was aborted."""
+    if completed.aborted:
         segment.indexes.transactions.append(
             AbortedTransaction(
                 completed.producer_id, completed.first_offset, completed.last_offset, completed.last_stable_offset

@@ -23,7 +23,7 @@ from triokafka.errors import (
 )
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import decode_records
-from triokafka.records.batch import MAX_SEQUENCE, BatchInfo
+from triokafka.records.batch import CONTROL, MAX_SEQUENCE, TRANSACTIONAL, BatchInfo
 from triokafka.structs import Buffer
 
 _BATCHES_KEPT: Final = 5  # the limit of max.in.flight.requests.per.connection
@@ -138,7 +138,10 @@ class ProducerStates:
         state = self._states.get(batch.producer_id)
         if state is None or state.epoch != batch.producer_epoch:
             return None
-        for known in state.batches:
+        batches = state.batches
+        if batches and batches[-1].last_sequence + 1 == batch.base_sequence:
+            return None  # it follows the newest one
+        for known in batches:
             if known.first_sequence == batch.base_sequence and known.last_sequence == batch.last_sequence:
                 return known
         return None
@@ -306,14 +309,14 @@ class ProducerStates:
         """
         if batch.producer_id < 0:
             return None
-        if batch.is_control:
+        if batch.attributes & CONTROL:
             return self._end_transaction(batch, marker) if marker is not None else None
         state = self._state(batch)
         if self._refused.known:
             self._refused.written(batch.producer_id)
         first, last = batch.base_offset, batch.last_offset
         state.batches.append(ProducedBatch(batch.base_sequence, batch.last_sequence, first, last, batch.max_timestamp))
-        if batch.is_transactional:
+        if batch.attributes & TRANSACTIONAL:
             self._verifications.pop(batch.producer_id, None)
             self._open.setdefault(batch.producer_id, first)
         return None

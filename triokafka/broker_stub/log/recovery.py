@@ -19,7 +19,7 @@ from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.producer_recovery import load_producers, replay_batch
+from triokafka.broker_stub.log.producer_recovery import index_transaction, load_producers
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producer_state import ProducerStates, marker_of
 from triokafka.broker_stub.log.segment_names import (
@@ -391,6 +391,8 @@ class LogRecovery:
             self._has_gaps = True
         self._expected = batch.next_offset
         try:
-            replay_batch(self._producers, self._segment, batch, marker_of(batch, data))
+            completed = self._producers.replay(batch, marker_of(batch, data))
+            if completed is not None:
+                index_transaction(self._segment, completed)
         except CorruptIndexError as error:
             raise CorruptRecordError(str(error)) from error

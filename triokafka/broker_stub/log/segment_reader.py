@@ -157,8 +157,10 @@ class SegmentReader:
         if available <= 0:
             return SegmentRead(hint, b"", hint, None)
         size = min(max_bytes, available)
+        head: Buffer | None = None
         if size < available or size < LOG_OVERHEAD:
-            first = LOG_OVERHEAD + _OVERHEAD.unpack(file.read_at(hint, LOG_OVERHEAD))[1]
+            head = file.read_at(hint, LOG_OVERHEAD)
+            first = LOG_OVERHEAD + _OVERHEAD.unpack(head)[1]
             if first > available:
                 self._file.batch_is_torn(hint)
                 return None
@@ -181,7 +183,8 @@ class SegmentReader:
             data = file.read_at(hint, size)
             if len(data) < size:
                 raise OSError(errno.EIO, f"{self._file.log_path} ends at byte {hint + len(data)}, not {end}")
-        head = file.read_at(hint, LOG_OVERHEAD) if isinstance(data, FileSlice) else data[:LOG_OVERHEAD]
+        if head is None:
+            head = file.read_at(hint, LOG_OVERHEAD) if isinstance(data, FileSlice) else data[:LOG_OVERHEAD]
         base_offset, length = _OVERHEAD.unpack(head) if len(head) == LOG_OVERHEAD else (offset, size)
         if LOG_OVERHEAD + length > size:
             self._file.batch_is_torn(hint)

@@ -256,7 +256,6 @@ def _check_records(
     Returns the newest timestamp; None when the package of the codec is missing and the records need not be read.
     """
     codec = batch.attributes & CODEC_MASK
-    earliest, latest = _bounds(config, now_ms)
     try:
         if codec:
             if codec > _LAST_CODEC:
@@ -266,8 +265,11 @@ def _check_records(
             oldest, newest, keyless = survey_records(
                 view, HEADER_SIZE, batch.end, batch.record_count, batch.base_timestamp, topic, partition
             )
-            late = newest > latest or (oldest != NO_TIMESTAMP and oldest < earliest)
-            if not late and not (keyless and config.compacts):
+            untimely = not config.stamps_on_append and (
+                newest > now_ms + config.message_timestamp_after_max_ms
+                or (oldest != NO_TIMESTAMP and oldest < now_ms - config.message_timestamp_before_max_ms)
+            )
+            if not untimely and not (keyless and config.compacts):
                 return newest
         found = survey_compressed(
             view,
@@ -278,8 +280,7 @@ def _check_records(
             batch.base_timestamp,
             *topic_partition,
             max_decompressed if codec else len(view),
-            earliest,
-            latest,
+            *_bounds(config, now_ms),
             config.compacts,
         )
     except CorruptRecordError as error:
@@ -296,7 +297,7 @@ def _check_records(
 
 
 def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
-    """Return the earliest and the latest valid timestamp."""
+    """Return the earliest and the latest valid timestamp, as numbers of 64 bits."""
     if config.stamps_on_append:
         return -MAX_INT64, MAX_INT64
     return (

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 LARGE_BYTES: Final = 65_536
 """Smaller responses do not count: the socket's buffer holds most of them."""
+_IN_MEMORY: Final = (bytes, bytearray)  # views are of records, which others hold
 
 
 def bytes_in_memory(parts: Sequence[Any]) -> int:
     """Return the total size of a response's parts that are in memory."""
     size = 0
     for part in parts:
-        if isinstance(part, (bytes, bytearray)):
+        if isinstance(part, _IN_MEMORY):
             size += len(part)
     return size
 

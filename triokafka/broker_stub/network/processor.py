@@ -247,6 +247,7 @@ class ConnectionProcessor:
         held = _Held(reader, shared.memory, shared.turns, self.close)
         let_go, charge = held.let_go, held.charge
         repeated = RepeatedRequests()
+        may_defer = shared.start is not None
         peer = stream.peer_address
         turns = taken = waits = 0
         began_at = done_at = 0.0
@@ -260,18 +261,21 @@ class ConnectionProcessor:
                     await self._admit(held, size)
                 elif slots.free <= 0 and slots.full:
                     await self._admit(held)
-                frame = reader.take_body(size) or await reader.read_body(size, held.reserve)
-                held.received()
+                frame: bytearray | memoryview | None = reader.take_body(size)
+                if frame is None:
+                    frame = await reader.read_body(size, held.reserve)
+                    held.received()
                 if self._pending:
                     # API key 0, Produce, may join the others; the response to any other request comes after theirs.
                     may_join = size > 1 and not (frame[0] or frame[1])
                     await self._send_all(down_to=_MOST_PENDING - 1 if may_join else 0)
-                if session is not None and session.principal is None:
-                    await shared.authentication.take_turn(stream)
-                if session is not None and (step := session.take(frame)) is not None:
-                    await self._send_all()
-                    await self._take_sasl(step, session, reader)
-                    continue
+                if session is not None:
+                    if session.principal is None:
+                        await shared.authentication.take_turn(stream)
+                    if (step := session.take(frame)) is not None:
+                        await self._send_all()
+                        await self._take_sasl(step, session, reader)
+                        continue
                 started_at = received_at = world.now()
                 self.idle_since = BUSY
                 self._working = True
@@ -308,7 +312,7 @@ class ConnectionProcessor:
                     let_go=let_go,
                     charge=charge,
                     repeated=repeated,
-                    may_defer=shared.start is not None,
+                    may_defer=may_defer,
                 )
                 del frame  # only the dispatcher refers to it now
                 answer = await work
@@ -397,12 +401,13 @@ class ConnectionProcessor:
             await trio.sleep(answer.delay_ms / 1000)
             sending_at = shared.world.now()
         self.idle_since = sending_at
-        size = bytes_in_memory(answer.parts)
+        parts = answer.parts
+        size = len(parts[0]) if len(parts) == 1 else bytes_in_memory(parts)
         if size > LARGE_BYTES:
             shared.unsent.begin(self, size, self.close)
         try:
-            if answer.parts:
-                await self._stream.send_parts(answer.parts)
+            if parts:
+                await self._stream.send_parts(parts)
         finally:
             if size > LARGE_BYTES:
                 shared.unsent.end(self)

@@ -11,8 +11,8 @@ class AppendOutcome:
     """One partition's part of a Produce request.
 
     ``record_errors`` has the rejected records of the batch: index in the batch and reason. ``leader`` is the leader id
-    and epoch to report if another broker leads. ``flushing``: the records wait for a flush because of
-    ``flush.messages``.
+    and epoch to report if another broker leads. ``flushing``: with acks=1, the records wait for a
+    flush because of ``flush.messages``.
     """
 
     error_code: int = 0

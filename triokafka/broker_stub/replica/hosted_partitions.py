@@ -40,7 +40,7 @@ class HostedPartitions:
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
         self._delete_purgatory = delete_purgatory
-        self._listener = listener
+        self._high_watermark_rose = _ignore if listener is None else listener.high_watermark_rose
         self._now = now
         self._interruptions: dict[int, int] = {}
         self._propose = propose
@@ -68,14 +68,14 @@ class HostedPartitions:
         """Raise the high watermark after an append if possible, and complete requests that wait for the records."""
         topic_partition = partition.topic_partition
         if partition.advance_high_watermark(self._now() if partition.followers else None):
-            self._report_high_watermark(partition)
+            self._high_watermark_rose(topic_partition, partition.high_watermark)
             self._produce_purgatory.check_and_complete(topic_partition)
         self._fetch_purgatory.check_and_complete(topic_partition)
 
     def advance_high_watermark(self, partition: Partition) -> None:
         """Raise the high watermark if possible, and complete waiting requests."""
         if partition.advance_high_watermark(self._now() if partition.followers else None):
-            self._report_high_watermark(partition)
+            self._high_watermark_rose(partition.topic_partition, partition.high_watermark)
         self.complete_waiting(partition.topic_partition)
 
     def follower_fetched(
@@ -91,7 +91,7 @@ class HostedPartitions:
         if proposal is not None:
             self._propose(partition, proposal)
         if rose:
-            self._report_high_watermark(partition)
+            self._high_watermark_rose(partition.topic_partition, partition.high_watermark)
             self.complete_waiting(partition.topic_partition)
         if log_start_offset > start_before:
             self._delete_purgatory.check_and_complete(partition.topic_partition)
@@ -118,7 +118,7 @@ class HostedPartitions:
         """
         topic_partition = partition.topic_partition
         if partition.advance_high_watermark(self._now() if partition.followers else None):
-            self._report_high_watermark(partition)
+            self._high_watermark_rose(partition.topic_partition, partition.high_watermark)
             self._fetch_purgatory.check_and_complete(topic_partition)
         self._produce_purgatory.check_and_complete(topic_partition)
         self._delete_purgatory.check_and_complete(topic_partition)
@@ -132,7 +132,7 @@ class HostedPartitions:
     def followed(self, partition: Partition, high_watermark: int, log_start_offset: int) -> None:
         """Take over the leader's offsets on a follower; consumers may wait for them here (KIP-392)."""
         if partition.follow_offsets(high_watermark, log_start_offset):
-            self._report_high_watermark(partition)
+            self._high_watermark_rose(partition.topic_partition, partition.high_watermark)
             self._fetch_purgatory.check_and_complete(partition.topic_partition)
 
     def complete_waiting(self, topic_partition: TopicPartition) -> None:
@@ -140,10 +140,6 @@ class HostedPartitions:
         self._produce_purgatory.check_and_complete(topic_partition)
         self._fetch_purgatory.check_and_complete(topic_partition)
         self._delete_purgatory.check_and_complete(topic_partition)
-
-    def _report_high_watermark(self, partition: Partition) -> None:
-        if self._listener is not None:
-            self._listener.high_watermark_rose(partition.topic_partition, partition.high_watermark)
 
     # -- reports of the logs
 
@@ -181,6 +177,10 @@ class HostedPartitions:
                 self.failed[topic_partition] = reason
                 self.complete_waiting(topic_partition)
         self._wake_flush_waiters()
+
+
+def _ignore(topic_partition: TopicPartition, offset: int) -> None:
+    """Tell nobody about a high watermark."""
 
 
 def follower_key(replica_id: int) -> tuple[str, int]:

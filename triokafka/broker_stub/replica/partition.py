@@ -282,12 +282,14 @@ class Partition:
         rise while fewer replicas are in sync than ``min.insync.replicas`` requires (KIP-966). With ``flush.messages``,
         records that wait for a flush on this broker do not count. Without ``now``, the newest time of any call counts.
         """
-        if not self.is_leader or self.under_min_isr:
+        if not self.is_leader:
             return False
-        if now is not None and now > self._time:
-            self._time = now
         lowest = self.log.settled_offset
         if self.followers:
+            if self.under_min_isr:
+                return False
+            if now is not None and now > self._time:
+                self._time = now
             maximal, end = self.isr.maximal, self.log.log_end_offset
             for replica, follower in self.followers.items():
                 if follower.log_end_offset < lowest and (
@@ -297,7 +299,8 @@ class Partition:
                     lowest = follower.log_end_offset
         if lowest <= self.high_watermark:
             return False
-        self._set_high_watermark(lowest)
+        self.high_watermark = lowest
+        self.log.changes.notify()
         return True
 
     def _set_high_watermark(self, offset: int) -> None:

@@ -94,10 +94,11 @@ class ReplicaAppender:
     ) -> AppendOutcome:
         data = batches.data if isinstance(batches, PrevalidatedBatch) else batches
         partition = self._hosted.online.get(topic_partition)
-        hosted_topic = None if partition is None else topic_partition.topic
+        topic = topic_partition.topic
+        hosted_topic = None if partition is None else topic
         try:
-            if topic_partition.topic in INTERNAL_TOPICS:
-                raise errors.InvalidTopicError(f"{topic_partition.topic} is internal: clients may not write to it")
+            if topic in INTERNAL_TOPICS:
+                raise errors.InvalidTopicError(f"{topic} is internal: clients may not write to it")
             if partition is None:
                 partition = self._partition(topic_partition)
             if self._early.by_partition and partition.is_leader:
@@ -121,14 +122,14 @@ class ReplicaAppender:
             self._hosted.append_failed(topic_partition, error)
             self._traffic.refused(hosted_topic, len(data), error_code=errors.KafkaStorageError.code)
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
-        self._traffic.appended(topic_partition.topic, len(data), info.last_offset - info.first_offset + 1)
+        self._traffic.appended(topic, len(data), info.last_offset - info.first_offset + 1)
         self._hosted.appended(partition)
         return AppendOutcome(
             base_offset=info.first_offset,
             last_offset=info.last_offset,
             log_append_time_ms=info.log_append_time,
             log_start_offset=info.log_start_offset,
-            flushing=partition.log.settled_offset <= info.last_offset,
+            flushing=required_acks == 1 and partition.log.settled_offset <= info.last_offset,
         )
 
     def append_internal(

@@ -128,12 +128,12 @@ class ReplicaReader:
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
         work = WorkBudget() if len(wanted) > BUDGET else None
-        now = self._world.now()
+        now = self._world.now() if follower else 0.0
         is_registered = follower and self._is_registered(parameters)
         quota = self._quota if follower and self._quota.is_limited else None
         select = self._selector if parameters.rack and not follower else None
         for topic_partition, request in wanted:
-            if work is not None and await work.spend():
+            if work is not None and await work.spend() and follower:
                 now = self._world.now()
             try:
                 partition = self._hosted.online.get(topic_partition) or self._partition(topic_partition)

@@ -331,7 +331,7 @@ class Dispatcher:
         if context is None:
             return
         worked = answer.done_at - context.now
-        remote = min(max(context.parked_seconds, 0.0), worked)
+        remote = context.parked_seconds and min(max(context.parked_seconds, 0.0), worked)
         throttle = answer.throttle_ms / 1000
         times: Times = (
             context.now - context.received_at,

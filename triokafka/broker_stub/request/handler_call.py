@@ -44,9 +44,12 @@ async def run_handler(
     try:
         if not context.services.allows_all:
             _authorize(handler, request, context)
+        work: Awaitable[Response | FilledAnswer | DeferredResponse | None]
         if faulty and handler.api_key not in _FAULTS_BY_ITEM:
-            return await _answer_with_faulty_items(handler, request, context)
-        response: Response | FilledAnswer | DeferredResponse | None = await _work(handler, request, context)
+            work = _answer_with_faulty_items(handler, request, context)
+        else:
+            work = handler.function(request, context)
+        response = await (CountedWaits(work, context, context.world.now) if context.counts_waits else work)
         if type(response) is DeferredResponse and not may_defer:
             await context.park(response.operation)
             return response.finish()
@@ -63,12 +66,6 @@ async def run_handler(
     return _error_response(handler, request, context, code, message)
 
 
-def _work(handler: Handler[Any, Any], request: Any, context: RequestContext) -> Awaitable[Any]:
-    """Return the handler's work, whose waits are counted if the context wants it."""
-    work: Awaitable[Any] = handler.function(request, context)
-    return CountedWaits(work, context, context.world.now) if context.counts_waits else work
-
-
 async def _answer_with_faulty_items(
     handler: Handler[Any, Any], request: Any, context: RequestContext
 ) -> Response | None:
@@ -81,7 +78,7 @@ async def _answer_with_faulty_items(
         raise fault.error(INJECTED)
     items = FaultyItems(faults, handler, context)
     items.take_out(request)
-    response: Response | None = await _work(handler, request, context)
+    response: Response | None = await handler.function(request, context)
     items.put_in(response)
     return response
 

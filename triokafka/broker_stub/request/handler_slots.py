@@ -26,6 +26,7 @@ class HandlerSlots:
         self._max_queued = max_queued
         self._waiting = trio.lowlevel.ParkingLot()
         self._readers = trio.lowlevel.ParkingLot()
+        self._holds_back_readers = False
 
     @property
     def full(self) -> bool:
@@ -35,6 +36,7 @@ class HandlerSlots:
     async def wait_for_room(self) -> None:
         """Wait while the queue is full. Call it before reading a request, so that a request that was read has room."""
         while self.full:
+            self._holds_back_readers = True
             await self._readers.park()
 
     @property
@@ -65,7 +67,7 @@ class HandlerSlots:
             self._waiting.unpark()
         else:
             self.free += 1
-        if self._readers:
+        if self._holds_back_readers:
             self._let_in()
 
     def resize(self, slots: int) -> None:
@@ -79,8 +81,8 @@ class HandlerSlots:
 
     def _let_in(self) -> None:
         """Wake as many readers as the queue has room for. The next release offers an unused place to another reader."""
-        if self._readers:
-            self._readers.unpark(count=max(self._max_queued - len(self._waiting), 0))
+        self._readers.unpark(count=max(self._max_queued - len(self._waiting), 0))
+        self._holds_back_readers = bool(self._readers)
 
 
 class Slot:

@@ -221,15 +221,20 @@ class ClientMetrics:
         sizes, node.sizes = node.sizes, []
         answers, node.answers = node.answers, []
         throttles, node.throttles = node.throttles, []
-        received = [size for _, size, _ in answers]
         for traffic in (sensors, self._all):
             feed(traffic.sent, sizes, now)
-            feed(traffic.received, received, now)
         feed(self._operations, sizes, now)
-        feed(self._operations, received, now)
-        feed(sensors.latency, [time for _, _, time in answers], now, scale=_MS)
-        for kind, _, time in answers:
-            _of(seconds, kind).append(time)
+        if answers:
+            kinds, received, times = zip(*answers, strict=True)
+            for traffic in (sensors, self._all):
+                feed(traffic.received, received, now)
+            feed(self._operations, received, now)
+            feed(sensors.latency, times, now, scale=_MS)
+            if kinds.count(kinds[0]) == len(kinds):
+                _of(seconds, kinds[0]).extend(times)
+            else:
+                for kind, time in zip(kinds, times, strict=True):
+                    _of(seconds, kind).append(time)
         for kind, time in throttles:
             _of(throttled, kind).append(time)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka.client.metrics.catalogue import CONNECTIONS, PRODUCER, PRODUCER_TOPIC
@@ -130,14 +130,28 @@ class ProducerMetrics:
         total = sum(records)
         self._record_size.update(total, sum(raws), 0.0, max(raws), now)
         self._per_request.update(int(requests), total, 0.0, max(records), now)
+        if topics.count(topics[0]) == len(topics):
+            self._feed_topic(topics[0], sizes, records, ratios, now)
+            return
         by_topic: dict[str, list[int]] = {}
         for number, topic in enumerate(topics):
             by_topic.setdefault(topic, []).append(number)
         for topic, numbers in by_topic.items():
-            sensors = self._topic(topic)
-            feed(sensors.bytes, [sizes[number] for number in numbers], now)
-            feed(sensors.records, [records[number] for number in numbers], now)
-            feed(sensors.compression, [ratios[number] for number in numbers], now)
+            self._feed_topic(
+                topic,
+                [sizes[number] for number in numbers],
+                [records[number] for number in numbers],
+                [ratios[number] for number in numbers],
+                now,
+            )
+
+    def _feed_topic(
+        self, topic: str, sizes: Sequence[float], records: Sequence[float], ratios: Sequence[float], now: float
+    ) -> None:
+        sensors = self._topic(topic)
+        feed(sensors.bytes, sizes, now)
+        feed(sensors.records, records, now)
+        feed(sensors.compression, ratios, now)
 
     def _topic(self, topic: str) -> _TopicSensors:
         found = self._topics.get(topic)

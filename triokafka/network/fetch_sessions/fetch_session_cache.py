@@ -256,7 +256,7 @@ class FetchSession:
         return self._places
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Answered(Generic[Outcome]):
     """The session part of a response: session id, an error of the whole request, and the included partitions."""
 
@@ -292,11 +292,15 @@ class FetchContext(Generic[Outcome]):
         return iter(())
 
     def respond(
-        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+        self,
+        outcomes: Mapping[PartitionKey, Outcome],
+        now: Callable[[], float],
+        make_rest: MakeRest[Outcome] | None = None,
     ) -> Answered[Outcome]:
         """Return the response for the results of reading `partitions` (in their order).
 
         Args:
+            now: the monotonic clock in seconds.
             make_rest: decides which of the partitions rest from now on; None for none.
         """
         return Answered(NO_SESSION, 0, outcomes)
@@ -314,7 +318,10 @@ class _RefusedContext(FetchContext[Outcome]):
         self._error = error
 
     def respond(
-        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+        self,
+        outcomes: Mapping[PartitionKey, Outcome],
+        now: Callable[[], float],
+        make_rest: MakeRest[Outcome] | None = None,
     ) -> Answered[Outcome]:
         return Answered(NO_SESSION, self._error.code, {})
 
@@ -352,10 +359,13 @@ class _FullContext(FetchContext[Outcome]):
         self._prepared = prepared
 
     def respond(
-        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+        self,
+        outcomes: Mapping[PartitionKey, Outcome],
+        now: Callable[[], float],
+        make_rest: MakeRest[Outcome] | None = None,
     ) -> Answered[Outcome]:
         session = self._cache.try_create(
-            size=len(self.partitions), privileged=self._privileged, by_topic_id=self._by_topic_id, now=now
+            size=len(self.partitions), privileged=self._privileged, by_topic_id=self._by_topic_id, now=now()
         )
         if session is None:
             return Answered(NO_SESSION, 0, outcomes)
@@ -400,7 +410,10 @@ class _IncrementalContext(FetchContext[Outcome]):
         self._session.wake_all()
 
     def respond(
-        self, outcomes: Mapping[PartitionKey, Outcome], now: float, make_rest: MakeRest[Outcome] | None = None
+        self,
+        outcomes: Mapping[PartitionKey, Outcome],
+        now: Callable[[], float],
+        make_rest: MakeRest[Outcome] | None = None,
     ) -> Answered[Outcome]:
         session = self._session
         if session.epoch != self._epoch:  # a later request of the session was processed first

@@ -67,7 +67,7 @@ def read(high_watermark: int = 5, records: bytes = b"", error_code: int = 0, log
 
 def answer(fetch: FetchContext, outcome: ReadOutcome | None = None, now: float = 0.0) -> Answered:
     """Return the response when every partition was read with the same result."""
-    return fetch.respond({wanted.key: outcome or read() for wanted in fetch.partitions}, now)
+    return fetch.respond({wanted.key: outcome or read() for wanted in fetch.partitions}, lambda: now)
 
 
 def open_session(sessions: FetchSessionCache, *keys: PartitionKey, now: float = 0.0, privileged: bool = False) -> int:
@@ -97,9 +97,9 @@ def test_incremental_request_reads_the_whole_session_and_returns_only_changes() 
     session_id = open_session(sessions, A, B, C)
     fetch = context(sessions, session_id, 1)
     assert [wanted.key for wanted in fetch.partitions] == [A, B, C]
-    answered = fetch.respond({A: read(), B: read(high_watermark=6), C: read(log_start_offset=2)}, 0)
+    answered = fetch.respond({A: read(), B: read(high_watermark=6), C: read(log_start_offset=2)}, lambda: 0)
     assert list(answered.outcomes) == [B, C]
-    second = context(sessions, session_id, 2).respond({A: read(), B: read(6), C: read(log_start_offset=2)}, 0)
+    second = context(sessions, session_id, 2).respond({A: read(), B: read(6), C: read(log_start_offset=2)}, lambda: 0)
     assert not second.outcomes
     assert second.session_id == session_id
 
@@ -108,7 +108,7 @@ def test_partitions_with_records_or_divergence_are_always_returned() -> None:
     sessions = cache()
     session_id = open_session(sessions, A, B)
     diverging = ReadOutcome(0, 5, 5, 0, b"", EpochEnd(1, 3))
-    answered = context(sessions, session_id, 1).respond({A: read(records=b"x"), B: diverging}, 0)
+    answered = context(sessions, session_id, 1).respond({A: read(records=b"x"), B: diverging}, lambda: 0)
     assert list(answered.outcomes) == [A, B]
 
 
@@ -117,14 +117,14 @@ def test_partition_is_returned_again_once_its_error_is_gone() -> None:
     session_id = open_session(sessions, A)
     failing = ReadOutcome(errors.NotLeaderForPartitionError.code)
     for epoch, outcome, returned in ((1, failing, [A]), (2, failing, [A]), (3, read(), [A]), (4, read(), [])):
-        assert list(context(sessions, session_id, epoch).respond({A: outcome}, 0).outcomes) == returned, epoch
+        assert list(context(sessions, session_id, epoch).respond({A: outcome}, lambda: 0).outcomes) == returned, epoch
 
 
 def test_partition_with_data_moves_to_the_end_of_the_session() -> None:
     """When bytes are limited, the other partitions are read first next time."""
     sessions = cache()
     session_id = open_session(sessions, A, B, C)
-    context(sessions, session_id, 1).respond({A: read(records=b"x"), B: read(), C: read()}, 0)
+    context(sessions, session_id, 1).respond({A: read(records=b"x"), B: read(), C: read()}, lambda: 0)
     assert [wanted.key for wanted in context(sessions, session_id, 2).partitions] == [B, C, A]
 
 
@@ -191,7 +191,7 @@ def test_end_of_a_parked_request_leaves_the_watch_of_the_next_one() -> None:
         return rests[-1]
 
     session_id = open_session(sessions, A)
-    context(sessions, session_id, 1, reader="consumer").respond({A: read()}, 0.0, rest)
+    context(sessions, session_id, 1, reader="consumer").respond({A: read()}, lambda: 0.0, rest)
     woken: list[str] = []
     parked, overtaking = (context(sessions, session_id, epoch, reader="consumer") for epoch in (2, 3))
     parked.watch(lambda *of: woken.append("parked"))
