@@ -40,10 +40,10 @@ NOT_WHILE_LEADERS_MOVE = {
     "librdkafka sends once; the instance is in use until its session ends",
 }
 """Scenarios whose claims do not hold on Apache Kafka either while leaders and coordinators move, and why."""
-MOVED = frozenset({5, 6, 14, 15, 16})
+MOVED = frozenset({5, 6, 14, 15, 16, 74})
 """Codes that say that a leader or a coordinator moves. Some clients hand them out instead of asking again: librdkafka's
-DeleteRecords, kafka-python's DescribeGroups. librdkafka's consumer hands one out and then never asks again for its
-committed offsets (its issue 5586). Then the scenario begins again."""
+DeleteRecords and look-up by time (FENCED_LEADER_EPOCH), kafka-python's DescribeGroups. librdkafka's consumer hands one
+out and then never asks again for its committed offsets (its issue 5586). Then the scenario begins again."""
 ATTEMPTS = 5
 CHANGES = frozenset(
     {
