@@ -143,7 +143,10 @@ def test_closing_ends_an_iteration(consumer: KafkaConsumer) -> None:
 
 @pytest.mark.timeout(60)
 def test_questions_about_topics_end_when_no_broker_answers() -> None:
-    """The calls once waited for a day; kafka-python's end with ``request_timeout_ms``, too."""
+    """The calls once waited for a day; kafka-python's end with ``request_timeout_ms``, too.
+
+    The request and the call have the same time limit, so either may end first.
+    """
     with (
         running_broker() as broker,
         KafkaConsumer(
@@ -152,7 +155,7 @@ def test_questions_about_topics_end_when_no_broker_answers() -> None:
     ):
         broker.drop_replies("Metadata", times=-1)
         for ask in (consumer.topics, lambda: consumer.partitions_for_topic("unknown")):
-            with pytest.raises(KafkaTimeoutError, match="has not answered"):
+            with pytest.raises(KafkaTimeoutError, match=r"has not answered|no answer in time"):
                 ask()
 
 
