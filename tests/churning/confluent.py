@@ -64,7 +64,8 @@ def take_part(terms: Terms, journal: Journal) -> None:
         try:
             results = consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as problem:
-            _judge(problem.args[0])
+            if problem.args[0].code() != KafkaError._FATAL:  # of that one, only the next poll tells the reason
+                _judge(problem.args[0])
             return
         failed = {one.partition for one in results if one.error is not None}
         for one in results:

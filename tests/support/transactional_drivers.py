@@ -362,13 +362,14 @@ def create(bootstrap: str, topic: str, partitions: int = 1) -> None:
 
 def wait_until_stable(bootstrap: str, topic: str, partitions: int = 1) -> None:
     """Return once no transaction is open: the markers may be written after the end was acknowledged."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     latest = {ck.TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
     def ends(isolation_level: ck.IsolationLevel) -> list[int] | None:
         """Return the partitions' end offsets; None while a partition has no leader, its leader has no high watermark
         yet, or the client knows a former leader.
         """
+        # A new client each time: librdkafka's does not look up a leader again whose epoch is refused as too old.
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         found = admin.list_offsets(latest, isolation_level=isolation_level, request_timeout=TIMEOUT)
         try:
             return [found[partition].result().offset for partition in latest]
