@@ -5,13 +5,11 @@ Every acknowledged record is in the log once and in order, and a group reads all
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import trio
 
 import triokafka
+from tests.support.simulated import run_in_another_process
 from triokafka.testing import RunningCluster, Simulation, run_simulation, running_cluster
 
 RECORDS = 60
@@ -115,10 +113,4 @@ def test_no_record_is_lost_or_repeated_in_many_schedules(seed: int) -> None:
 
 def test_a_seed_repeats_its_schedule_also_in_another_process() -> None:
     """The traces have equal digests."""
-    program = (
-        "from tests.simulation.test_cluster_moves import life\n"
-        "from triokafka.testing import run_simulation\n"
-        "print(run_simulation(life, 3))\n"
-    )
-    elsewhere = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert elsewhere.stdout.strip() == run_simulation(life, 3)
+    assert run_in_another_process(life, 3) == run_simulation(life, 3)

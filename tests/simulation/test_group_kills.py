@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -23,7 +21,7 @@ from tests.group_kills.defects import DEFECTS, planted
 from tests.group_kills.machine import Aim
 from tests.group_kills.members import BROKER
 from tests.group_kills.scenario import Run, scenario
-from tests.support.simulated import run_seeds
+from tests.support.simulated import run_in_another_process, run_seeds
 from triokafka.testing import Simulation, run_simulation
 
 QUICK_SEEDS = 20
@@ -66,13 +64,7 @@ def test_a_kill_scheduled_for_a_dead_broker_does_not_hit_the_next_one() -> None:
 
 
 def test_one_seed_gives_the_same_run_in_another_process() -> None:
-    program = (
-        "from tests.group_kills.scenario import scenario\n"
-        "from triokafka.testing import run_simulation\n"
-        "print(run_simulation(scenario, seed=7))\n"
-    )
-    elsewhere = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert elsewhere.stdout.strip() == run_simulation(scenario, seed=7)
+    assert run_in_another_process(scenario, 7) == run_simulation(scenario, seed=7)
 
 
 @pytest.mark.long

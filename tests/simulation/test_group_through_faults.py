@@ -8,15 +8,13 @@ twice, each offset has one record, and at the end the group has handled and comm
 from __future__ import annotations
 
 import functools
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
 import trio
 
 import triokafka
-from tests.support.simulated import produce_through_faults, run_seeds
+from tests.support.simulated import produce_through_faults, run_in_another_process, run_seeds
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.node import Node
 from triokafka.errors import KafkaError
@@ -188,12 +186,6 @@ def test_no_acknowledged_record_is_lost_and_every_record_is_handled_in_many_sche
 
 
 def test_one_seed_gives_the_same_run_twice_and_in_another_process() -> None:
-    program = (
-        "from tests.simulation.test_group_through_faults import scenario\n"
-        "from triokafka.testing import run_simulation\n"
-        "print(run_simulation(scenario, seed=11))\n"
-    )
-    elsewhere = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     here = run_simulation(scenario, seed=11)
     assert run_simulation(scenario, seed=11) == here
-    assert elsewhere.stdout.strip() == here
+    assert run_in_another_process(scenario, 11) == here

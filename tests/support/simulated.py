@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
@@ -44,6 +46,17 @@ def run_seeds(name: str, seeds: Iterable[int], run: Callable[[int], object]) -> 
             print(f"{name}: {number} seeds run, {len(findings)} findings", flush=True)
     print(f"{name}: {number} seeds run, {len(findings)} findings", flush=True)
     assert not findings, f"{name}: seeds with findings: {findings}"
+
+
+def run_in_another_process(scenario: Callable[..., object], seed: int) -> str:
+    """Run one seed of a scenario, a function of a module, in a new interpreter; return its result as text."""
+    program = (
+        f"from {scenario.__module__} import {scenario.__name__}\n"
+        "from triokafka.testing import run_simulation\n"
+        f"print(run_simulation({scenario.__name__}, {seed}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def simulated(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:

@@ -188,7 +188,7 @@ async def test_producer_asks_only_after_a_request_that_came_too_early_and_ends_w
 
 @simulated
 async def test_transaction_begins_after_50_milliseconds_although_the_one_before_is_not_complete() -> None:
-    """A partition without a leader gets no marker; the brokers say so themselves."""
+    """A partition without a leader gets no marker, so the transaction may stay incomplete for long."""
     async with coordinated() as (s, coordinator), transactional(s, linger_ms=0) as producer:
         markers = SlowMarkers(s, coordinator, 0.0)
         for seconds in (*[0.015] * 5, 1.0, 0.0):
