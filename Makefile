@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DIST := .venv-dist
 PYTEST := $(BIN)/python -m pytest
+# When the process of a worker ends, the run ends and names the test: with a new worker, pytest-xdist can wait for ever.
+WORKERS := --dist loadfile --max-worker-restart 0
 # Tests, demo and benchmarks start hundreds of Python processes: each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -47,17 +49,17 @@ kerberos: $(READY)
 test: $(READY) ## everything that must pass (under 25 minutes on two cores)
 	@$(MAKE) --no-print-directory kerberos
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check collected
-	$(PYTEST) -n 5 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -n 5 $(WORKERS) --no-loadscope-reorder
 	$(MAKE) --no-print-directory test-pure
 
 test-pure: $(READY) ## record, producer and consumer tests again without the compiled kernels
-	TRIOKAFKA_PURE=1 $(PYTEST) -n 2 --dist loadfile \
+	TRIOKAFKA_PURE=1 $(PYTEST) -n 2 $(WORKERS) \
 	  tests/unit/records tests/unit/client tests/property/test_records.py \
 	  tests/integration/test_producer.py tests/integration/test_consumer_groups.py
 
 interop: $(READY) kerberos ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
 	-$(BIN)/python -m tests.interop.jvm
-	$(PYTEST) -n 2 --dist loadfile -m 'interop and not long' tests/interop
+	$(PYTEST) -n 2 $(WORKERS) -m 'interop and not long' tests/interop
 
 long: $(READY) ## the long runs: more seeds, more kills; prints what it found
 	$(PYTEST) -m long -s tests
