@@ -200,9 +200,11 @@ class Connection:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
         if now is None:
             now = self._world.now()
+        is_only = not self._in_flight
         liveness = self._liveness
-        if now - liveness.heard_at > liveness.first_look and not self._in_flight:
+        if is_only and now - liveness.heard_at > liveness.first_look:
             self._ping(_ignore, now)
+            is_only = False
         correlation_id = self._next_correlation_id
         kind: type[Request[Any]]
         answer: AnswerTemplate | None = None
@@ -231,7 +233,7 @@ class Connection:
         if self._unwritten or self.in_flight >= self._max_in_flight:
             self._slots.owner_may_wait = True
         due = deadline
-        if expect_response and len(self._in_flight) == 1:
+        if is_only and expect_response:
             due = min(deadline, now + liveness.first_look * share_of_limit(kind))
         if due < self._watched_until:
             self._watched_until = due

@@ -550,6 +550,7 @@ class Producer:
 
     def metrics(self) -> Mapping[str, float]:
         """Return totals since the start, averages, and current values; `METRICS` has names and meanings."""
+        self._metrics.drain()
         return take_metrics(self._accumulator, self._sender.counters, self._client, self._world.now())
 
     def kafka_metrics(self) -> dict[MetricName, float]:

@@ -160,11 +160,8 @@ class RequestSender:
         def done(response: Any, error: Exception | None) -> None:
             is_usual = type(response) is tuple  # the numbers of a template's response, and their time
             ended_at = response[-1] if is_usual else self._world.now()
-            counters = self._counters
-            counters["requests_in_flight"] -= 1
-            counters["request_seconds_total"] += ended_at - now
-            if ended_at - now > counters["request_seconds_max"]:
-                counters["request_seconds_max"] = ended_at - now
+            self._counters["requests_in_flight"] -= 1
+            self._log.request_seconds.append(ended_at - now)
             try:
                 if is_usual:
                     if self._completion is not None:
@@ -211,22 +208,15 @@ class RequestSender:
             self._answers.written(batches, now)
 
     def _note_sent(self, batch: ProducerBatch, now: float) -> None:
-        counters = self._counters
         size = len(batch.build())
-        counters["byte_total"] += size
         builder = batch.builder
         if batch.attempts > 1 or builder is None:
+            self._counters["byte_total"] += size
             return
-        counters["batch_total"] += 1
-        counters["record_byte_total"] += builder.size
-        counters["compressed_byte_total"] += size
-        waited = now - batch.created_at
-        counters["queue_seconds_total"] += waited
-        if waited > counters["queue_seconds_max"]:
-            counters["queue_seconds_max"] = waited
-        self._log.sent.append((batch.topic_partition.topic, batch.count, builder.size, size, waited))
+        count, raw = builder.count, builder.size
+        self._log.sent.append((batch.topic_partition.topic, count, raw, size, now - batch.created_at))
         if self._hooks:
-            self._hooks.on_batch_sealed(batch.topic_partition, batch.count, builder.size, size)
+            self._hooks.on_batch_sealed(batch.topic_partition, count, raw, size)
 
     def _note_throttle(self, seconds: float) -> None:
         counters = self._counters

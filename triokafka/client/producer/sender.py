@@ -74,7 +74,10 @@ class Sender:
             on_identity_lost=self._forget_identity,
             on_fatal=on_fatal,
         )
-        self._counts_refusals = accumulator.settings.availability_timeout > 0
+        settings = accumulator.settings
+        self._counts_refusals = settings.availability_timeout > 0
+        # With linger or compression, a single batch must wait as others do.
+        self._may_send_only = not (self._counts_refusals or settings.linger > 0 or settings.compression_type != "none")
         self._requests = RequestSender(
             accumulator,
             client,
@@ -151,7 +154,7 @@ class Sender:
                 self._want_identity()
             return expiry
         cluster = client.cluster
-        if not self._counts_refusals and self._sends_only(cluster, now):
+        if self._may_send_only and self._sends_only(cluster, now):
             return expiry
         channels: dict[int, BrokerChannel] = {}
         while True:
