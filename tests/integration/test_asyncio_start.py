@@ -348,7 +348,7 @@ def test_warning_about_an_idle_program_names_its_own_max_poll_interval_ms(
 
     with running_broker(auto_create_topics_enable=True) as broker:
         run(program(broker))
-    (warning,) = (line for line in caplog.messages if "no records were asked for" in line)
+    (warning,) = (line for line in caplog.messages if "the program asked for no records" in line)
     assert "max_poll_interval_ms=1500," in warning
 
 

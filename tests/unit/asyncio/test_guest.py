@@ -346,7 +346,7 @@ def test_failed_task_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None
         return await Bridge(asyncio.get_running_loop(), 40_000, beside=True).call(number)
 
     assert asyncio.run(program()) == 5
-    assert "a task of the loop failed" in caplog.text
+    assert "a background task failed" in caplog.text
 
 
 def test_runs_follow_each_other() -> None:

@@ -206,7 +206,7 @@ async def test_valid_token_stays_in_use_while_the_next_one_is_unavailable(tmp_pa
     world.late_ms = 61_000
     with pytest.raises(SaslAuthenticationFailedError, match="the token is not a JWT") as raised:
         await tokens.token(world)
-    assert "opaque text" in str(raised.value)
+    assert "opaque string" in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, True, "1", 1e15])

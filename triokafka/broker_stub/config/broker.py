@@ -111,7 +111,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         if without_effect:
             logger.warning("these options have no effect on this broker: %s", ", ".join(without_effect))
         if removed:
-            logger.warning("these options are gone since Kafka 4.0: %s", ", ".join(sorted(removed)))
+            logger.warning("these options were removed in Kafka 4.0: %s", ", ".join(sorted(removed)))
         return cls(**{**values, "unused": unused or None, "security": security or None, **overrides})
 
     @classmethod

@@ -94,7 +94,7 @@ class OAuthSettings(NamedTuple):
         old = self.jaas.get(_JAAS_NAMES[name])
         if value is not None and old is not None:
             logger.warning(
-                "%s and %s of the login module are both set: the first counts", self.named(name), _JAAS_NAMES[name]
+                "%s and %s of the login module are both set: the first one is used", self.named(name), _JAAS_NAMES[name]
             )
         return value if value is not None else old
 
