@@ -19,7 +19,7 @@ from triokafka.asyncio import (
     IllegalOperation,
     TopicPartition,
 )
-from triokafka.asyncio.consumer.local import LocalState
+from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.asyncio.errors import (
     IllegalStateError,
     KafkaTimeoutError,
@@ -137,7 +137,7 @@ def test_assignment_does_not_become_empty_meanwhile(
     """`position` and `seek` after `assign` would raise then."""
     seen = []
 
-    class Watched(LocalState):
+    class Watched(AsyncioState):
         def set_assignment(
             self, assignment: frozenset[TopicPartition], plan: int, listener_follows: bool = False
         ) -> None:
@@ -154,7 +154,7 @@ def test_assignment_does_not_become_empty_meanwhile(
                 assert seen[-1] == consumer.assignment() == set(partitions)
             assert frozenset() not in seen
 
-    monkeypatch.setattr("triokafka.asyncio.consumer.consumer.LocalState", Watched)
+    monkeypatch.setattr("triokafka.asyncio.consumer.consumer.AsyncioState", Watched)
     run(program())
 
 
