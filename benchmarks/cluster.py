@@ -25,6 +25,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import triokafka
+from benchmarks import disk_to_socket
 from benchmarks.broker_load import STRETCH, Load
 from benchmarks.broker_load import run as run_load
 from benchmarks.clients.comparison import turns
@@ -57,7 +58,7 @@ class Plan(NamedTuple):
     partitions: int = 6
 
 
-QUICK: Final = Plan(rounds=1, megabytes=100, sizes=(1024,), latency_records=500, behind_megabytes=500)
+QUICK: Final = Plan(rounds=1, megabytes=100, sizes=(1024,), latency_records=500)
 """A plan of about three minutes."""
 
 
@@ -116,7 +117,10 @@ class _Cluster:
         for what in ("leader", "controller", "leader and controller"):
             found[f"longest pause, {what} killed", "s", False] = self._failover(what)
         found["longest pause, nodes restarted in turn", "s", False] = self._rolling_restart()
-        found["catch-up of a follower", "MB/s", True] = self._catch_up()
+        sent, fetched = self._catch_up()
+        found["disk to socket, one fetch at a time", "MB/s", True] = sent
+        found["catch-up of a follower", "MB/s", True] = fetched
+        found["catch-up over disk to socket", "ratio", True] = fetched / sent
         return found
 
     def _cpu(self) -> float:
@@ -228,10 +232,11 @@ class _Cluster:
 
         return trio.run(ask)
 
-    def _catch_up(self) -> float:
-        """Megabytes per second at which a follower fetches the records of its downtime, until it is in sync.
+    def _catch_up(self) -> tuple[float, float]:
+        """Megabytes per second at which the leader sends the records of a follower's downtime to one connection, and at
+        which the follower then fetches them, until it is in sync.
 
-        The time begins with its first fetch; the start of the node is a separate measurement.
+        The second time begins with the follower's first fetch; the start of the node is a separate measurement.
         """
         topic = self._topic(1)
         leader = self._leader(topic)
@@ -239,13 +244,14 @@ class _Cluster:
         follower.end(signal.SIGTERM)
         records = self._plan.behind_megabytes * _MILLION // 10_240 // STRETCH * STRETCH
         run_load("produce", Load(self._bootstrap_without(follower), topic, records, 10_240, 1, 1))
+        sent = disk_to_socket.megabytes_per_second(self.group.nodes[leader].address, topic, records)
         (log,) = follower.data.glob(f"{topic}-0")
         before = _bytes_of(log)
         follower.start()
         self._wait(lambda: _bytes_of(log) > before, f"fetch of {topic}", pause=0.001)
         began = time.perf_counter()
         self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
-        return records * 10_240 / _MILLION / (time.perf_counter() - began)
+        return sent, records * 10_240 / _MILLION / (time.perf_counter() - began)
 
     def _bootstrap_without(self, down: Node) -> str:
         return ",".join(node.address for node in self.group.brokers if node is not down)

@@ -231,7 +231,9 @@ _CLUSTER: Final = {
     "longest pause, controller killed": "controller_killed",
     "longest pause, leader and controller killed": "leader_and_controller_killed",
     "longest pause, nodes restarted in turn": "rolling_restart",
+    "disk to socket, one fetch at a time": "disk_to_socket",
     "catch-up of a follower": "catch_up",
+    "catch-up over disk to socket": "catch_up_share",
 }
 
 

@@ -254,5 +254,6 @@ def test_no_acknowledged_record_is_lost_repeated_or_reordered_when_all_nodes_die
 
 
 @pytest.mark.long
+@pytest.mark.timeout(0)
 def test_no_acknowledged_record_is_lost_repeated_or_reordered_through_many_faults(tmp_path: Path) -> None:
     kill_and_pause(tmp_path, LONG_KILLS, seed=random.randrange(2**32))
