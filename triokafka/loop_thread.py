@@ -237,7 +237,7 @@ def _called(do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     try:
         do(*arguments)
     except Exception:
-        logger.exception("a call of the loop failed")
+        logger.exception("Loop thread: a scheduled call failed")
 
 
 async def _guarded(work: Callable[..., Awaitable[None]], arguments: tuple[Any, ...]) -> None:
@@ -245,7 +245,7 @@ async def _guarded(work: Callable[..., Awaitable[None]], arguments: tuple[Any, .
     try:
         await work(*arguments)
     except Exception:
-        logger.exception("a task of the loop failed")
+        logger.exception("Loop thread: a background task failed")
 
 
 class _Process:

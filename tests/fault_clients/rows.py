@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from tests.support.waiting import until
 from triokafka.testing.blocking import BlockingCluster
 
 Happens = Callable[[BlockingCluster, str, str], object]
@@ -55,8 +56,7 @@ def _restart(*, clean: bool) -> Happens:
 
 def _tell_to_join(cluster: BlockingCluster, topic: str, group: str) -> None:
     cluster.fail_next("Heartbeat", "REBALANCE_IN_PROGRESS", group=group)
-    while cluster.faults.armed:
-        time.sleep(0.005)  # until a heartbeat has met the fault
+    until(lambda: not cluster.faults.armed, "no heartbeat met the fault")
 
 
 def _say_out_of_range(cluster: BlockingCluster, topic: str, group: str) -> None:

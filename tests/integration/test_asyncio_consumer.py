@@ -19,7 +19,7 @@ from triokafka.asyncio import (
     IllegalOperation,
     TopicPartition,
 )
-from triokafka.asyncio.consumer.local import LocalState
+from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.asyncio.errors import (
     IllegalStateError,
     KafkaTimeoutError,
@@ -137,7 +137,7 @@ def test_assignment_does_not_become_empty_meanwhile(
     """`position` and `seek` after `assign` would raise then."""
     seen = []
 
-    class Watched(LocalState):
+    class Watched(AsyncioState):
         def set_assignment(
             self, assignment: frozenset[TopicPartition], plan: int, listener_follows: bool = False
         ) -> None:
@@ -154,7 +154,7 @@ def test_assignment_does_not_become_empty_meanwhile(
                 assert seen[-1] == consumer.assignment() == set(partitions)
             assert frozenset() not in seen
 
-    monkeypatch.setattr("triokafka.asyncio.consumer.consumer.LocalState", Watched)
+    monkeypatch.setattr("triokafka.asyncio.consumer.consumer.AsyncioState", Watched)
     run(program())
 
 
@@ -272,16 +272,24 @@ def test_stop_ends_waiting_calls_and_iterations(bootstrap: str, topic: str) -> N
         consumer = consumer_of(bootstrap, topic)
         await consumer.start()
 
-        async def iterate() -> int:
-            return len([record async for record in consumer])
+        got = []
 
-        iteration = asyncio.create_task(iterate())
-        waiting = asyncio.create_task(consumer.getone())
-        await asyncio.sleep(0.05)
+        async def iterate() -> None:
+            async for record in consumer:
+                got.append(record.value)
+
+        async def get_one() -> None:
+            got.append((await consumer.getone()).value)
+
+        calls = [asyncio.create_task(call()) for call in (iterate, get_one, get_one)]
+        await until(lambda: got == [b"0"])  # one call has the only record, the others wait
         await consumer.stop()
-        results = await asyncio.gather(iteration, waiting, return_exceptions=True)
-        assert results[0] in (0, 1)
-        assert isinstance(results[1], ConsumerStoppedError) or getattr(results[1], "value", None) == b"0"
+        iteration, *waiting = await asyncio.gather(*calls, return_exceptions=True)
+        assert iteration is None
+        ended = [result for result in waiting if result is not None]
+        assert ended
+        assert all(isinstance(result, ConsumerStoppedError) for result in ended)
+        assert got == [b"0"]
         with pytest.raises(ConsumerStoppedError):
             await consumer.getmany()
         with pytest.raises(ConsumerStoppedError):

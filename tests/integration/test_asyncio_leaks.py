@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.asyncio_programs import PATIENCE, cancelled_at, run, until
 from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from triokafka.asyncio.guest import GuestLoop
+from triokafka.asyncio.guest import GuestLoop, guest_loop
 from triokafka.client.producer.sender import Sender
 from triokafka.loop_thread import loop_thread
 from triokafka.network.connection import Connection
@@ -42,9 +42,18 @@ async def use(bootstrap: str, topic: str) -> None:
 
 
 def settled() -> tuple[int, int, int]:
-    """Return the numbers of files, threads, and tasks in the loop thread; wait until the last clients have ended."""
+    """Return the numbers of files, threads, and tasks in the loop thread."""
     tasks = len(loop_thread().nursery.child_tasks)
     return open_files(), threading.active_count(), tasks
+
+
+async def settled_after_use(bootstrap: str, topic: str) -> tuple[int, int, int]:
+    """Use the clients once, which opens files that stay open; return the numbers once all tasks of Trio have ended."""
+    _, _, tasks = settled()
+    await use(bootstrap, topic)
+    guest = guest_loop(asyncio.get_running_loop())
+    await until(lambda: (guest is None or guest._run is None) and settled()[2] <= tasks)
+    return settled()
 
 
 async def settle_to(expected: tuple[int, int, int]) -> None:
@@ -54,9 +63,7 @@ async def settle_to(expected: tuple[int, int, int]) -> None:
 
 def test_start_and_stop_cycles_leave_nothing(bootstrap: str, topic: str) -> None:
     async def program() -> None:
-        await use(bootstrap, topic)
-        await asyncio.sleep(0.1)
-        before = settled()
+        before = await settled_after_use(bootstrap, topic)
         for _ in range(5):
             await use(bootstrap, topic)
         await settle_to(before)
@@ -73,9 +80,7 @@ def test_start_that_is_cancelled_at_any_step_leaves_nothing(bootstrap: str, topi
         return AIOKafkaConsumer(topic, bootstrap_servers=bootstrap, group_id=topic)
 
     async def program() -> None:
-        await use(bootstrap, topic)
-        await asyncio.sleep(0.1)
-        before = settled()
+        before = await settled_after_use(bootstrap, topic)
         for steps in range(12):
             client = new()
             starting = asyncio.create_task(client.start())
@@ -172,9 +177,7 @@ def test_call_that_is_cancelled_at_any_await_leaves_nothing(bootstrap: str, topi
         calls = CONSUMER_CALLS
 
     async def program() -> None:
-        await use(bootstrap, topic)
-        await asyncio.sleep(0.1)
-        before = settled()
+        before = await settled_after_use(bootstrap, topic)
         suspensions = {name: await cancel_everywhere(new, call, topic) for name, call in calls.items()}
         assert all(suspensions.values()), suspensions
         await settle_to(before)

@@ -8,15 +8,15 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
 import uvloop
 
 from tests.integration.test_asyncio_leaks import settle_to, settled
-from tests.support.asyncio_programs import run
+from tests.support.asyncio_programs import PATIENCE, run, until
 from triokafka.asyncio import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from triokafka.asyncio.admin import AIOKafkaAdminClient
 from triokafka.asyncio.errors import (
@@ -71,13 +71,30 @@ async def refused(new_client: Callable[..., Any], options: dict[str, Any]) -> Ka
     return caught.value
 
 
+class SilentServer:
+    """A server that accepts connections and never answers."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.address = "{}:{}".format(*listener.getsockname())
+
+    @asynccontextmanager
+    async def asked(self) -> AsyncIterator[None]:
+        """Wait until a client has sent a request; keep its connection open within the block."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(PATIENCE):
+            connection, _ = await loop.sock_accept(self._listener)
+            with connection:
+                assert await loop.sock_recv(connection, 1)
+                yield
+
+
 @contextmanager
-def silent_server() -> Iterator[str]:
-    """Yield the address of a server that accepts connections and never answers."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(100)
-        yield "{}:{}".format(*listener.getsockname())
+def silent_server() -> Iterator[SilentServer]:
+    """Run such a server."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield SilentServer(listener)
 
 
 @contextmanager
@@ -96,8 +113,8 @@ def test_start_without_a_broker_raises(new_client: Callable[..., Any]) -> None:
 
 
 def test_start_at_a_silent_server_raises(new_client: Callable[..., Any]) -> None:
-    with silent_server() as address:
-        run(refused(new_client, {"bootstrap_servers": address, "request_timeout_ms": 100}))
+    with silent_server() as server:
+        run(refused(new_client, {"bootstrap_servers": server.address, "request_timeout_ms": 100}))
 
 
 def test_start_takes_another_broker_that_accepts(bootstrap: str) -> None:
@@ -178,25 +195,25 @@ def test_start_may_be_called_again_after_a_failure(kind: str) -> None:
 
 
 def test_start_may_be_cancelled_and_stopped_while_it_connects(new_client: Callable[..., Any]) -> None:
-    async def program(address: str) -> None:
+    async def program(server: SilentServer) -> None:
         before = settled()
-        client = new_client(bootstrap_servers=address)
+        client = new_client(bootstrap_servers=server.address)
         starting = asyncio.create_task(client.start())
-        await asyncio.sleep(0.05)
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
+        async with server.asked():
+            starting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await starting
         await settle_to(before)
         starting = asyncio.create_task(client.start())
-        await asyncio.sleep(0.05)
-        async with asyncio.timeout(PROMPTLY):
-            await end(client)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        async with server.asked():
+            async with asyncio.timeout(PROMPTLY):
+                await end(client)
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
         await settle_to(before)
 
-    with silent_server() as address:
-        run(program(address))
+    with silent_server() as server:
+        run(program(server))
 
 
 def test_start_of_a_transactional_producer_that_may_not_use_its_id_raises() -> None:
@@ -324,15 +341,14 @@ def test_warning_about_an_idle_program_names_its_own_max_poll_interval_ms(
             rebalance_timeout_ms=300,
         ) as consumer:
             asked_at = time.monotonic()
-            while broker.members("cooks"):
-                await asyncio.sleep(0.02)
+            await until(lambda: not broker.members("cooks"))
             assert time.monotonic() - asked_at > 1.2
             with pytest.raises(NoOffsetForPartitionError) if reset == "none" else nullcontext():
                 await consumer.getmany()
 
     with running_broker(auto_create_topics_enable=True) as broker:
         run(program(broker))
-    (warning,) = (line for line in caplog.messages if "no records were asked for" in line)
+    (warning,) = (line for line in caplog.messages if "the program asked for no records" in line)
     assert "max_poll_interval_ms=1500," in warning
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.interrupts import interrupt_of_a_wait
 from triokafka.blocking import KafkaConsumer, KafkaProducer, TopicPartition
 from triokafka.blocking.errors import IllegalStateError
 
@@ -156,24 +153,14 @@ def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, top
         consumer.assign([partition])
         consumer.seek_to_beginning()
         assert next(consumer).value == b"first"
-        asked = threading.Event()
-        main_thread = threading.get_ident()
-
-        def interrupt() -> None:
-            asked.wait()
-            while "/triokafka/blocking/" not in sys._current_frames()[main_thread].f_code.co_filename:
-                time.sleep(0.001)  # there is no event for the moment when another thread starts to wait
-            os.kill(os.getpid(), signal.SIGINT)
-
-        thread = threading.Thread(target=interrupt)
-        thread.start()
+        interrupt = interrupt_of_a_wait("/triokafka/blocking/")
         with pytest.raises(KeyboardInterrupt):
-            asked.set()
+            interrupt.start()
             if waiting == "poll":
                 consumer.poll(timeout_ms=60_000)
             else:
                 next(consumer)
-        thread.join()
+        interrupt.join()
         producer.send(topic, b"second").get(timeout=60)
         assert next(consumer).value == b"second"
 

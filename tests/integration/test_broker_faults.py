@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -95,7 +94,7 @@ def kafka_python(bootstrap: str, topic: str) -> None:
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
         enable_idempotence=True,
-        batch_size=300,
+        batch_size=300,  # for many requests
         request_timeout_ms=3000,
         delivery_timeout_ms=PATIENCE * 1000,
         retry_backoff_ms=10,
@@ -103,8 +102,6 @@ def kafka_python(bootstrap: str, topic: str) -> None:
     sent = []
     for i in range(COUNT):
         sent.append(producer.send(topic, b"%d" % i))
-        if not i % 10:
-            time.sleep(0.005)  # so that the records are sent in several requests
     producer.flush(PATIENCE)
     assert [future.get(PATIENCE).topic for future in sent] == [topic] * COUNT
     producer.close()
@@ -115,7 +112,7 @@ def aiokafka(bootstrap: str, topic: str) -> None:
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap,
             enable_idempotence=True,
-            max_batch_size=300,
+            max_batch_size=300,  # for many requests
             request_timeout_ms=PATIENCE * 1000,  # which is also the total time limit of a batch
             retry_backoff_ms=10,
         )
@@ -123,8 +120,6 @@ def aiokafka(bootstrap: str, topic: str) -> None:
         sent = []
         for i in range(COUNT):
             sent.append(await producer.send(topic, b"%d" % i))
-            if not i % 10:
-                await asyncio.sleep(0.005)
         await producer.flush()
         await asyncio.gather(*sent)
         await producer.stop()

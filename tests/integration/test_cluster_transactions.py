@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.waiting import until
 from triokafka.testing.blocking import running_cluster
 
 PARTITIONS = 6
@@ -122,6 +123,15 @@ def read_committed(bootstrap: str) -> list[Counter[str]]:
     return found
 
 
+def wait_for_a_commit(writers: list[Writer]) -> None:
+    """Wait until the writers have committed one more transaction, or have finished."""
+    before = sum(len(writer.committed) for writer in writers)
+    until(
+        lambda: sum(len(one.committed) for one in writers) > before or not any(one.is_alive for one in writers),
+        "no transaction was committed",
+    )
+
+
 @pytest.mark.timeout(240)
 def test_transactions_are_whole_while_leaders_move_and_brokers_stop() -> None:
     chance = random.Random(3)
@@ -131,11 +141,11 @@ def test_transactions_are_whole_while_leaders_move_and_brokers_stop() -> None:
         admin.create_topics([NewTopic("t", PARTITIONS, 3)])["t"].result()
         writers = [Writer(bootstrap, f"writer-{number}") for number in range(2)]
         for _ in range(4):
-            time.sleep(0.3)
+            wait_for_a_commit(writers)
             for topic in ("__transaction_state", "t"):
                 if cluster.leader(topic, 0) >= 0:
                     cluster.move_leader(topic, chance.randrange(4))
-            time.sleep(0.3)
+            time.sleep(0.3)  # leaders have moved for that long
             cluster.restart(chance.randrange(1, 4), clean=chance.random() < 0.5)
         for writer in writers:
             writer.join()

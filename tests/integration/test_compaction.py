@@ -14,6 +14,7 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaPythonPartition
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
 
 PATIENCE = 30
 COMPACTED = {"cleanup.policy": "compact", "internal.segment.bytes": "4000", "min.cleanable.dirty.ratio": "0.01"}
@@ -171,11 +172,8 @@ def test_committed_offsets_are_compacted_and_survive_a_restart(broker: BrokerPro
         consumer.commit(offsets=[TopicPartition("orders", 0, position)], asynchronous=False)
     consumer.close()
     directory = tmp_path / "data" / "__consumer_offsets-0"
-    deadline = time.monotonic() + PATIENCE
     # 200 commits are more than 20 kB; the remaining records fit into the active segment and a small one.
-    while size_of_segments(directory) > 8000:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: size_of_segments(directory) <= 8000, "the committed offsets were not compacted", PATIENCE)
     assert broker.stop() == 0
     bootstrap = broker.start()
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,6 +12,7 @@ import trio
 import trio.testing
 
 import triokafka
+from tests.support.interrupts import interrupt_of_a_wait
 from triokafka.client.range_session import RangeLostError
 from triokafka.errors import (
     IllegalStateError,
@@ -69,11 +69,13 @@ def test_an_interrupt_ends_a_wait_for_records_and_leaves_nothing_behind(bootstra
     """Ctrl-C arrives in a range whose records are not there yet."""
     reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, batch_rows=100)
     read = 0
+    interrupt = interrupt_of_a_wait("/triokafka/loop_thread.py")
     with pytest.raises(KeyboardInterrupt):
         for batch in reader:
             read += batch.num_rows
             if read == 334:  # all existing records: the next read waits for up to a minute
-                threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+                interrupt.start()
+    interrupt.join()
     assert read == 334
     reader.close()
     del reader

@@ -78,6 +78,13 @@ async def copied(bootstrap: str, topic: str) -> list[bytes]:
     return found
 
 
+async def producer_of(bootstrap: str, transactional_id: str) -> tuple[int, int]:
+    """Return the id and the epoch of the present producer with a transactional id."""
+    async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
+        found = (await admin.describe_transactions([transactional_id]))[transactional_id]
+        return found.producer_id, found.producer_epoch
+
+
 def check(found: list[bytes]) -> None:
     assert Counter(found) == Counter(b"%d" % number for number in range(COUNT))
 
@@ -209,8 +216,11 @@ async def test_zombie_is_fenced_by_its_successor(bootstrap: str, topic: str, gro
     async with trio.open_nursery() as nursery:
 
         async def be_replaced() -> None:
+            before = await producer_of(bootstrap, f"{topic}-a")
             nursery.start_soon(successor.run)
-            await trio.sleep(2)
+            with trio.fail_after(60):
+                while await producer_of(bootstrap, f"{topic}-a") == before:
+                    await trio.sleep(0.02)  # no broker reports a new producer
 
         zombie.after_results = be_replaced  # type: ignore[method-assign]
         with pytest.raises(ProducerFencedError):

@@ -6,13 +6,13 @@ consumer.
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.support.transactional_drivers import DRIVERS, Refused, TransactionalDriver, committed, create, read
+from tests.support.waiting import until
 
 Open = Callable[..., TransactionalDriver]
 
@@ -126,10 +126,7 @@ def test_transaction_that_takes_too_long_is_aborted(producer: Open, bootstrap: s
     follower.begin()
     follower.send(topic, b"follower")
     follower.commit()
-    deadline = time.monotonic() + 40
-    while read(bootstrap, topic, stable=False) != [b"follower"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: read(bootstrap, topic, stable=False) == [b"follower"], "the slow transaction did not time out", 40)
     with pytest.raises(Refused):
         slow.commit()
     assert read(bootstrap, topic) == [b"follower"]

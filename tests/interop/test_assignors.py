@@ -16,7 +16,7 @@ import pytest
 
 from tests.interop import jvm
 from triokafka.assignors import BUILT_IN, Assignment, MemberSubscription, settle_claims
-from triokafka.coordinator.consumer_group.assign import STRATEGIES
+from triokafka.coordinator.consumer_group.target_assignment import STRATEGIES
 from triokafka.structs import TopicPartition
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]

@@ -7,7 +7,6 @@ import re
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
 from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE
@@ -298,10 +298,10 @@ def test_both_tools_print_the_same_for_a_compacted_log_and_apache_kafka_serves_i
         # Behind the last tombstones, so that these are cleaned.
         produce(bootstrap, "compacted", "none", 400, key="last-{}")
         checkpoint = tmp_path / "data" / "cleaner-offset-checkpoint"
-        for _ in range(TIMEOUT * 10):
-            if checkpoint.exists() and re.search(r"compacted 0 1\d\d\d$", checkpoint.read_text(), re.MULTILINE):
-                break
-            time.sleep(0.1)  # there is no event from the other process
+        cleaned = re.compile(r"compacted 0 1\d\d\d$", re.MULTILINE)
+        until(
+            lambda: checkpoint.exists() and bool(cleaned.search(checkpoint.read_text())), "the topic was not compacted"
+        )
         assert broker.stop() == 0
     finally:
         broker.close()

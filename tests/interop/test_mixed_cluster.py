@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.interop.mixed_cluster import TIMEOUT, Member, MixedCluster, mixed_cluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.interop
 
@@ -106,14 +106,6 @@ def read_all(cluster: MixedCluster) -> dict[tuple[int, int], bytes]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], event: str) -> None:
-    """Wait for a state of other programs, which have no events."""
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, f"{event} did not happen within {TIMEOUT:.0f} s"
-        time.sleep(0.2)
-
-
 def has_another_leader(cluster: MixedCluster, leader: int) -> bool:
     """Whether another node than ``leader`` leads the metadata quorum."""
     return cluster.active_controller() != leader
@@ -135,7 +127,7 @@ def test_nodes_of_both_kinds_serve_one_cluster_through_kills(tmp_path: Path, mem
                 leader = cluster.active_controller()
                 ledger.send(100, wait=False)
                 cluster.nodes[leader].end(signal.SIGKILL)
-                wait_for(partial(has_another_leader, cluster, leader), "a failover")
+                until(partial(has_another_leader, cluster, leader), "no failover", TIMEOUT)
                 ledger.send(100)
                 cluster.nodes[leader].start()
                 cluster.nodes[leader].wait_until_listening()

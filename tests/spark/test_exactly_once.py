@@ -118,11 +118,14 @@ async def test_transaction_of_a_dead_attempt_is_aborted_by_the_next(bootstrap: s
 async def test_one_of_two_speculative_attempts_writes(bootstrap: str) -> None:
     topic = await trio.to_thread.run_sync(make_topic, bootstrap)
     place = TaskPlace(f"{topic}-0", 0)
-    slow_may_go_on = trio.Event()
+    slow_has_written, slow_may_go_on = trio.Event(), trio.Event()
     outcomes: list[object] = []
 
     def slowly(number: int) -> Any:
-        return slow_may_go_on.wait() if number == 2 else None
+        if number < 2:
+            return None
+        slow_has_written.set()
+        return slow_may_go_on.wait()
 
     async def slow() -> None:
         try:
@@ -132,7 +135,8 @@ async def test_one_of_two_speculative_attempts_writes(bootstrap: str) -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(slow)
-        await trio.sleep(1)
+        with trio.fail_after(60):
+            await slow_has_written.wait()
         outcomes.append(await attempt(bootstrap, topic, place, rows("a")))
         slow_may_go_on.set()
     assert await values_in_thread(bootstrap, topic) == expected("a")

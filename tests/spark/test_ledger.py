@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import trio
 
 import triokafka
 from tests.spark.topics import Record, make_topic
+from tests.support.waiting import until
 from triokafka.errors import ConfigurationError, TopicAuthorizationFailedError
 from triokafka.spark.writing.ledger import Ledger
 
@@ -97,8 +97,7 @@ def test_two_concurrent_readers_do_not_undo_each_other(bootstrap: str, monkeypat
     ledger(bootstrap, one.topic).note(b"q", 7)
     second = threading.Thread(target=lambda: found.append(one.last_done(b"q")))
     second.start()
-    while second.is_alive() and not one._turn.statistics().tasks_waiting:
-        time.sleep(0.001)
+    until(lambda: one._turn.statistics().tasks_waiting > 0, "the second reader did not wait for the first")
     go_on.set()  # the older state of the first reader must not overwrite the newer state of the second
     first.join()
     second.join()

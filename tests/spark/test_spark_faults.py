@@ -22,6 +22,7 @@ from tests.spark.changing_topics import Topic
 from tests.spark.engine import SparkQuery, values
 from tests.spark.topics import Record
 from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.long
 
@@ -49,8 +50,8 @@ class HeldRead:
             for number, batch in enumerate(batches):
                 if not number:
                     Path(there).touch()
-                    until = time.monotonic() + patience
-                    while not Path(go).exists() and time.monotonic() < until:
+                    give_up_at = time.monotonic() + patience
+                    while not Path(go).exists() and time.monotonic() < give_up_at:
                         time.sleep(0.02)
                 yield batch
 
@@ -61,9 +62,7 @@ class HeldRead:
         """Run ``act`` once rows are being read, and then release them."""
 
         def wait() -> None:
-            until = time.monotonic() + _PATIENCE
-            while not (self._place / "there").exists() and time.monotonic() < until:
-                time.sleep(0.02)
+            until((self._place / "there").exists, "no rows were read", _PATIENCE)
             act()
             (self._place / "go").touch()
 
@@ -270,8 +269,8 @@ def test_a_query_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap
     def hold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             Path(there).touch()
-            until = time.monotonic() + patience
-            while not Path(go).exists() and time.monotonic() < until:
+            give_up_at = time.monotonic() + patience
+            while not Path(go).exists() and time.monotonic() < give_up_at:
                 time.sleep(0.02)
             yield batch
 
@@ -285,9 +284,7 @@ def test_a_query_stopped_in_mid_read_reads_its_batch_again(spark: Any, bootstrap
         return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
 
     query = start()
-    until = time.monotonic() + _PATIENCE
-    while not Path(there).exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    until(Path(there).exists, "no rows were read", _PATIENCE)
     query.stop()
     assert found == {}
     Path(go).touch()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import _thread
 import threading
-import time
 
 from tests.support.left_behind import _running
+from tests.support.waiting import until
 
 
 def _dummies() -> set[str]:
@@ -34,7 +34,4 @@ def test_a_thread_that_python_does_not_know_counts_as_long_as_it_runs() -> None:
 
 def _until_gone(thread: threading.Thread) -> None:
     """There is no event for the end of a thread that Python does not know."""
-    until = time.monotonic() + 20
-    while thread.name in _dummies():
-        assert time.monotonic() < until, "a thread that has ended still counts"
-        time.sleep(0)
+    until(lambda: thread.name not in _dummies(), "a thread that has ended still counts", 20)

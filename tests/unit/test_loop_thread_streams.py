@@ -225,5 +225,5 @@ def test_call_that_fails_is_logged_and_leaves_the_loop(caplog: pytest.LogCapture
     loop = LoopThread()
     loop.soon(fail)
     assert loop.call(number) == 5
-    assert "a call of the loop failed" in caplog.text
+    assert "a scheduled call failed" in caplog.text
     loop.end()

@@ -115,7 +115,7 @@ class SteppedRun:
         try:
             await work(*arguments)
         except Exception:
-            logger.exception("a task of the loop failed")
+            logger.exception("Trio run beside asyncio: a background task failed")
         finally:
             self._tasks -= 1
             if not self._tasks:
@@ -162,7 +162,7 @@ class SteppedRun:
             self.is_over = True
             self._report_crash()
             _raise_interruption(error.__cause__)
-            logger.exception("Trio failed")
+            logger.exception("Trio run beside asyncio: Trio itself failed; all clients of this asyncio loop end")
         finally:
             self._leave(before)
         return timeout
@@ -173,7 +173,7 @@ class SteppedRun:
             try:
                 do(*arguments)
             except Exception:
-                logger.exception("a call of the loop failed")
+                logger.exception("Trio run beside asyncio: a scheduled call failed")
 
     @property
     def is_of_another_process(self) -> bool:

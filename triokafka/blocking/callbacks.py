@@ -69,4 +69,4 @@ def _guarded(do: Callable[..., object], arguments: tuple[Any, ...]) -> None:
     try:
         do(*arguments)
     except Exception:
-        logger.exception("callbacks could not be called")
+        logger.exception("Blocking API: the callbacks of a delivery cannot be called")

@@ -132,7 +132,7 @@ def _check(directory: str, values: Mapping[str, str], node_id: int) -> None:
         raise ConfigurationError(f"{where} has no node.id")
     if values["node.id"] != str(node_id):
         raise ConfigurationError(
-            f"the data directory {directory} belongs to the node {values['node.id']}, this is {node_id} (node.id)"
+            f"the data directory {directory} belongs to node {values['node.id']}, but this node is {node_id} (node.id)"
         )
     if "directory.id" in values:
         try:

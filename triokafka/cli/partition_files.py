@@ -48,10 +48,10 @@ def entries(
 
 
 def text(entry: Mapping[str, Any], name: str) -> str:
-    """Return a text of an entry. Raises `ValueError`."""
+    """Return a string of an entry. Raises `ValueError`."""
     value = entry.get(name)
     if not isinstance(value, str) or not value:
-        raise ValueError(f'"{name}" must be a text')
+        raise ValueError(f'"{name}" must be a string')
     return value
 
 

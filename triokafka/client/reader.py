@@ -330,7 +330,7 @@ class RangeReader:
                 where = f"offset {same}" if 0 <= same < position else "an unknown offset"
                 raise RangeLostError(
                     f"{partition}: the log was truncated while the range {start} to {end} was read: from {where} on the"
-                    f" new leader has other records than what was read up to offset {position}",
+                    f" new leader has other records than those read up to offset {position}",
                     partition,
                     position,
                     is_truncated=True,

@@ -133,7 +133,7 @@ _HANDLER: Final = "sasl_login_callback_handler_class"
 def _oauth_options(options: Options, jaas: Mapping[str, str]) -> OAuthSettings:
     handler = options[_HANDLER]
     if handler is not None and not handler.endswith("OAuthBearerLoginCallbackHandler"):
-        raise ConfigurationError(f"{_HANDLER}={handler}: classes of Java cannot be used; set sasl_oauth_token_provider")
+        raise ConfigurationError(f"{_HANDLER}={handler}: Java classes cannot be loaded; set sasl_oauth_token_provider")
 
     def named(name: str) -> str:
         return _ALLOW_LIST.get(name) or name.replace(".", "_")

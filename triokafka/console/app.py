@@ -382,7 +382,7 @@ def _search(topic: str) -> Search:
     given = request.args
     partition, limit = given.get("partition", ""), given.get("limit", "50")
     if not (partition or "0").isdecimal() or not limit.isdecimal() or len(partition) > 9 or len(limit) > 9:
-        raise InvalidChangeError("partition and limit are numbers")
+        raise InvalidChangeError("partition and limit must be numbers")
     return Search(
         topic,
         int(partition) if partition else None,

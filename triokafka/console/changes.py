@@ -27,7 +27,7 @@ def _text(given: Mapping[str, Any], name: str) -> str:
 def _number(given: Mapping[str, Any], name: str, least: int) -> int:
     value = given.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise InvalidChangeError(f"{name} is not a number from {least} on")
+        raise InvalidChangeError(f"{name} must be a number, at least {least}")
     return value
 
 
@@ -35,7 +35,7 @@ async def create_topic(view: ClusterView, given: Mapping[str, Any]) -> None:
     """Create a topic: ``name``, ``partitions``, ``replication_factor`` (-1 for the cluster's default)."""
     configs = given.get("configs", {})
     if not isinstance(configs, dict):
-        raise InvalidChangeError("configs is not an object")
+        raise InvalidChangeError("configs must be an object")
     partitions, factor = _number(given, "partitions", 1), _number(given, "replication_factor", -1)
     await view.admin.create_topics([NewTopic(_text(given, "name"), partitions, factor, configs)])
 
@@ -59,7 +59,7 @@ async def set_config(view: ClusterView, given: Mapping[str, Any]) -> None:
     kind = kinds.get(_text(given, "type"))
     value = given.get("value")
     if kind is None or not (value is None or isinstance(value, str)):
-        raise InvalidChangeError("type is topic or broker, value a text or null")
+        raise InvalidChangeError("type must be topic or broker, and value a string or null")
     resource = ConfigResource(kind, _text(given, "name"))
     await view.admin.incremental_alter_configs({resource: {_text(given, "key"): value}})
 
@@ -69,7 +69,7 @@ async def send_record(view: ClusterView, given: Mapping[str, Any]) -> dict[str, 
     key, value, headers = given.get("key"), given.get("value"), given.get("headers", {})
     partition = None if given.get("partition") is None else _number(given, "partition", 0)
     if not all(one is None or isinstance(one, str) for one in (key, value)) or not isinstance(headers, dict):
-        raise InvalidChangeError("key and value are texts or null, headers an object of texts")
+        raise InvalidChangeError("key and value must be strings or null, and headers an object of strings")
     async with Producer(**{**view.options, "client_id": "triokafka-console", "linger_ms": 0}) as producer:
         delivery = await producer.send(
             _text(given, "topic"),
@@ -94,7 +94,7 @@ async def _offsets(admin: AdminClient, partitions: list[TopicPartition], to: str
     if to.isdigit():
         return dict.fromkeys(partitions, int(to))
     if to not in ("earliest", "latest") and not to.removeprefix("@").isdigit():
-        raise InvalidChangeError("to is earliest, latest, an offset, or @ and milliseconds since 1970")
+        raise InvalidChangeError("to must be earliest, latest, an offset, or @ and milliseconds since 1970")
     spec: str | int = int(to[1:]) if to.startswith("@") else to
     found = await admin.list_offsets(dict.fromkeys(partitions, spec))
     ends = await admin.list_offsets(dict.fromkeys(partitions, "latest"))

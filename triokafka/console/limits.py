@@ -49,7 +49,7 @@ class ConsoleLimits:
     def __post_init__(self) -> None:
         for field in fields(self):
             if not 1 <= getattr(self, field.name) <= _SMALL:
-                raise ValueError(f"{_dotted(field.name)} is from 1 to {_SMALL}")
+                raise ValueError(f"{_dotted(field.name)} must be from 1 to {_SMALL}")
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> ConsoleLimits:

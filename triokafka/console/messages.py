@@ -54,11 +54,11 @@ class Search:
     def __post_init__(self) -> None:
         number = self.start.removeprefix("@")
         if self.start not in ("newest", "oldest") and not (number.isdigit() and len(number) < 19):
-            raise ValueError("start is newest, oldest, an offset, or @ and milliseconds since 1970")
+            raise ValueError("start must be newest, oldest, an offset, or @ and milliseconds since 1970")
         if not 1 <= self.limit <= MOST_RECORDS:
-            raise ValueError(f"limit is from 1 to {MOST_RECORDS}")
+            raise ValueError(f"limit must be from 1 to {MOST_RECORDS}")
         if self.isolation_level not in ("read_uncommitted", "read_committed"):
-            raise ValueError("isolation_level is read_uncommitted or read_committed")
+            raise ValueError("isolation_level must be read_uncommitted or read_committed")
 
     def accepts(self, record: ConsumerRecord) -> bool:
         """Whether key and content have the texts that were asked for."""

@@ -127,7 +127,7 @@ def _text(value: str, kind: str, logical: str | None, place: str) -> Any:
         try:
             return _TEXTS[logical](value)
         except (ValueError, decimal.InvalidOperation):
-            raise ValueError(f"{place.lstrip('.') or 'the value'} is no {logical}: {value!r}") from None
+            raise ValueError(f"{place.lstrip('.') or 'the value'} is not a valid {logical}: {value!r}") from None
     if kind in ("bytes", "fixed"):
         try:
             return value.encode("latin-1")

@@ -126,7 +126,7 @@ def _fields(data: memoryview, budget: _Budget) -> Iterator[tuple[int, int, int, 
         elif kind in (_FIXED64, _FIXED32):
             length = 8 if kind == _FIXED64 else 4
         else:
-            raise ValueError(f"wire type {kind} in OTLP metrics")
+            raise ValueError(f"unknown wire type {kind} in OTLP metrics")
         if at + length > size:
             raise ValueError("OTLP metrics end within a field")
         yield number, kind, value, data[at : at + length]

@@ -201,8 +201,8 @@ class Copier:
         if filled:
             shown = ", ".join(map(str, filled[:3])) + (f" and {len(filled) - 3} more" if len(filled) > 3 else "")
             logger.warning(
-                "%s: the target has records and %s has no progress of them: the source is copied from its beginning,"
-                " and records are repeated",
+                "%s: the target has records, but topic %s has no progress of these partitions: the source is copied"
+                " from its beginning, and records are repeated",
                 shown, self._topic,
             )  # fmt: skip
 

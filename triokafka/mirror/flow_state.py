@@ -222,7 +222,7 @@ class FlowState:
         if same is None:
             logger.warning(
                 "%s: the source does not know leader epoch %d, in which it had offset %d. If its log was truncated,"
-                " the target lacks the records that took the place of others.",
+                " the target lacks the records that the source wrote after the truncation.",
                 partition, found.epochs.last, position - 1,
             )  # fmt: skip
             self._change(partition, ReadEpochs(), found.stored_offset)

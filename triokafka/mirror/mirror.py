@@ -211,7 +211,7 @@ class Mirror:
         async with self._refreshing:
             for topic in await self._state_topics.create():
                 logger.warning(
-                    "topic %s had been deleted: it is created again, and filled with what this process knows", topic
+                    "topic %s was deleted: it is created again, with the state that this process holds", topic
                 )
             lost = await self._state_topics.look_for_losses()
             if self._state_topics.positions in lost:

@@ -26,7 +26,7 @@ def _list(text: str) -> tuple[str, ...]:
 
 def _flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError("it is not true or false")
+        raise ValueError("it must be true or false")
     return text.lower() == "true"
 
 

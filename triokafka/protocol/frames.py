@@ -79,7 +79,8 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
         raise ProtocolError("the data ends early", path="RequestHeader", offset=0) from None
     position = _REQUEST_HEADER.size
     if length < -1 or position + length > end:
-        raise ProtocolError(f"length {length} of {end - position}", path="RequestHeader.client_id", offset=8)
+        problem = f"a client id of {length} bytes, but the frame has {end - position} more"
+        raise ProtocolError(problem, path="RequestHeader.client_id", offset=8)
     client_id = None
     if length >= 0:
         # Some clients send their user's input in any encoding; it is only a name for logs and quotas.

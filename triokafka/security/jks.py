@@ -84,7 +84,7 @@ def read_jks(content: bytes, password: str | None) -> KeyStore:
     reader = _Reader(content)
     version, count = reader.number("II")[1], reader.number("I")[0]
     if version not in (1, 2) or count > _MOST_ENTRIES:
-        raise DamagedStoreError(f"a store of version {version} with {count} entries")
+        raise DamagedStoreError(f"version {version} with {count} entries is not supported")
     keys, certificates = [], []
     for _ in range(count):
         kind, alias, _created = reader.number("I")[0], reader.text(), reader.number("Q")

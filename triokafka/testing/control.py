@@ -146,7 +146,7 @@ class _Calls:
         for broker in brokers:
             if broker.node_id == node_id or (node_id is None and len(brokers) == 1):
                 return broker
-        raise BadRequestError(f"broker is one of {[broker.node_id for broker in brokers]}, not {node_id}")
+        raise BadRequestError(f"broker must be one of {[broker.node_id for broker in brokers]}, not {node_id}")
 
     async def brokers(self, values: Values) -> Any:
         return {
@@ -205,7 +205,7 @@ class _Calls:
             raise BadRequestError("/partition-network needs a cluster: triokafka broker --nodes 3")
         groups = values["groups"]
         if not all(isinstance(group, list) and all(type(one) is int for one in group) for group in groups):
-            raise BadRequestError(f"groups are lists of broker ids, as in [[1], [2, 3]], not {groups!r}")
+            raise BadRequestError(f"groups must be lists of broker ids, as in [[1], [2, 3]], not {groups!r}")
         self._target.partition_network(groups)
         return {}
 

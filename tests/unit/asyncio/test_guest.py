@@ -94,6 +94,20 @@ def test_sockets_of_trio_wake_the_loop(new_loop: NewLoop) -> None:
         runner.run(program())
 
 
+async def turns_of_the_loop(guest: GuestLoop, count: int) -> None:
+    """Wait, in a task of Trio, until the asyncio loop has looked for bytes ``count`` times."""
+    done = trio.Event()
+
+    def turn(left: int) -> None:
+        if left:
+            asyncio.get_running_loop().call_soon(turn, left - 1)
+        else:
+            guest.soon(done.set)
+
+    guest.post(turn, count)
+    await done.wait()
+
+
 @asynccontextmanager
 async def connected(guest: GuestLoop) -> AsyncIterator[tuple[LoopStream, socket.socket]]:
     """A stream of the guest's world, in a task of Trio, and the other end."""
@@ -148,12 +162,12 @@ def test_reader_of_a_loop_stream_raises_after_a_reset_and_after_a_close(new_loop
         errors: list[type[Exception]] = []
         async with connected(guest) as (stream, there), trio.open_nursery() as nursery:
             nursery.start_soon(receive, stream, errors)
-            await trio.sleep(0.005)
+            await trio.testing.wait_all_tasks_blocked()
             there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             there.close()
         async with connected(guest) as (stream, there), trio.open_nursery() as nursery:
             nursery.start_soon(receive, stream, errors)
-            await trio.sleep(0.005)
+            await trio.testing.wait_all_tasks_blocked()
             stream.close()
         return errors
 
@@ -186,7 +200,7 @@ def test_bytes_that_no_task_wants_yet_do_not_keep_the_loop_busy(
             with trio.move_on_after(0.005):
                 await stream.receive_into(memoryview(room))
             guest.post(there.send, b"bcd")
-            await trio.sleep(0.05)
+            await turns_of_the_loop(guest, 50)
             received = b""
             for _ in range(3):
                 await stream.receive_into(memoryview(room))
@@ -205,6 +219,7 @@ def test_bytes_that_no_task_wants_yet_do_not_keep_the_loop_busy(
 
 def test_stream_receives_its_last_bytes_after_the_loop_was_closed(new_loop: NewLoop) -> None:
     received: list[bytes] = []
+    waiting: list[None] = []
 
     async def work(guest: GuestLoop) -> None:
         async with connected(guest) as (stream, there), trio.open_nursery() as nursery:
@@ -216,6 +231,8 @@ def test_stream_receives_its_last_bytes_after_the_loop_was_closed(new_loop: NewL
                     received.append(bytes(room[:got]))
 
             nursery.start_soon(last_bytes)
+            await trio.testing.wait_all_tasks_blocked()
+            waiting.append(None)
             try:
                 await trio.sleep_forever()
             finally:
@@ -223,7 +240,7 @@ def test_stream_receives_its_last_bytes_after_the_loop_was_closed(new_loop: NewL
 
     async def program() -> None:
         guest_of_this_loop().start(work, guest_of_this_loop(), name="open")
-        await asyncio.sleep(0.02)
+        await until(lambda: bool(waiting))
 
     before = open_files()
     loop = new_loop()
@@ -235,19 +252,21 @@ def test_stream_receives_its_last_bytes_after_the_loop_was_closed(new_loop: NewL
 
 @pytest.mark.parametrize("how", ["asyncio.run", "loop.close"])
 def test_tasks_end_with_the_loop(new_loop: NewLoop, how: str) -> None:
+    begun: list[None] = []
     ended: list[str] = []
 
     async def work() -> None:
+        begun.append(None)
         try:
             await trio.sleep_forever()
         finally:
             with trio.CancelScope(shield=True):
-                await trio.sleep(0.01)
+                await trio.sleep(0.01)  # the end takes time
             ended.append("cleanly")
 
     async def program() -> None:
         guest_of_this_loop().start(work, name="open")
-        await asyncio.sleep(0.01)
+        await until(lambda: bool(begun))
 
     before = open_files()
     loop = new_loop()
@@ -261,16 +280,17 @@ def test_tasks_end_with_the_loop(new_loop: NewLoop, how: str) -> None:
 
 
 def test_task_that_needs_longer_ends_in_a_thread() -> None:
-    may_end, ended = threading.Event(), threading.Event()
+    begun, may_end, ended = threading.Event(), threading.Event(), threading.Event()
 
     async def work() -> None:
+        begun.set()
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(may_end.wait)
         ended.set()
 
     async def program() -> None:
         guest_of_this_loop().start(work, name="stubborn")
-        await asyncio.sleep(0.01)
+        await until(begun.is_set)
 
     asyncio.run(program())
     assert not ended.is_set()
@@ -326,7 +346,7 @@ def test_failed_task_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None
         return await Bridge(asyncio.get_running_loop(), 40_000, beside=True).call(number)
 
     assert asyncio.run(program()) == 5
-    assert "a task of the loop failed" in caplog.text
+    assert "a background task failed" in caplog.text
 
 
 def test_runs_follow_each_other() -> None:
@@ -353,7 +373,7 @@ def test_interruption_of_a_task_reaches_the_program_and_the_loop_works_afterward
     ended: list[str] = []
 
     async def interrupt() -> None:
-        await trio.sleep(0.01)
+        await trio.testing.wait_all_tasks_blocked()
         raise error
 
     async def other() -> None:
@@ -445,9 +465,10 @@ def test_handler_is_set_once_for_a_program_and_gone_with_it(new_loop: NewLoop, m
 @pytest.mark.usefixtures("_usual_handler")
 def test_interrupt_between_two_works_of_trio_cancels_the_main_task(new_loop: NewLoop) -> None:
     async def program() -> None:
-        await Bridge(asyncio.get_running_loop(), 40_000, beside=True).call(trio.sleep, 0)
+        bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)
+        await bridge.call(trio.sleep, 0)
         guest_of_this_loop().start(trio.sleep_forever, name="open")
-        await asyncio.sleep(0.01)
+        await bridge.call(trio.testing.wait_all_tasks_blocked)
         asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
         try:
             await asyncio.sleep(60)
@@ -506,8 +527,15 @@ def test_interruption_of_a_callback_leaves_the_others(new_loop: NewLoop) -> None
 
 
 def test_answer_that_arrived_while_the_loop_was_busy_comes_before_the_deadline(new_loop: NewLoop) -> None:
-    async def receive(stream: trio.SocketStream) -> bytes:
-        await trio.lowlevel.checkpoint()
+    async def receive(stream: trio.SocketStream, there: socket.socket) -> bytes:
+        guest = guest_of_this_loop()
+
+        def be_busy() -> None:
+            there.send(b"in time")
+            time.sleep(0.1)
+            guest.now(lambda: None)
+
+        guest.post(asyncio.get_running_loop().call_soon, be_busy)  # called once this task waits and its timer is set
         with trio.move_on_after(0.05):
             return await stream.receive_some()
         return b"too late"
@@ -517,12 +545,7 @@ def test_answer_that_arrived_while_the_loop_was_busy_comes_before_the_deadline(n
         here, there = socket.socketpair()
         here.setblocking(False)
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(here))
-        answer = asyncio.create_task(bridge.call(receive, stream))
-        await asyncio.sleep(0.01)
-        there.send(b"in time")
-        time.sleep(0.1)  # the loop is busy
-        guest_of_this_loop().now(lambda: None)
-        received = await answer
+        received = await bridge.call(receive, stream, there)
         here.close()
         there.close()
         return received
@@ -532,9 +555,11 @@ def test_answer_that_arrived_while_the_loop_was_busy_comes_before_the_deadline(n
 
 
 def test_forked_child_leaves_the_sockets_of_its_parent_alone() -> None:
+    begun: list[None] = []
     ended: list[str] = []
 
     async def work() -> None:
+        begun.append(None)
         try:
             await trio.sleep_forever()
         finally:
@@ -542,7 +567,7 @@ def test_forked_child_leaves_the_sockets_of_its_parent_alone() -> None:
 
     async def program() -> None:
         guest_of_this_loop().start(work, name="open")
-        await asyncio.sleep(0.01)
+        await until(lambda: bool(begun))
 
     loop = asyncio.new_event_loop()
     loop.run_until_complete(program())

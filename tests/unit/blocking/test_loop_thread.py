@@ -43,7 +43,7 @@ def test_a_task_that_fails_takes_nothing_else_with_it(caplog: pytest.LogCaptureF
         loop_thread().start(fail, name="failing")
         assert failed.wait(10)
         assert loop_thread().call(double, 1) == 2
-    assert "a task of the loop failed" in caplog.text
+    assert "a background task failed" in caplog.text
 
 
 def test_an_exception_in_the_waiting_thread_cancels_the_work() -> None:

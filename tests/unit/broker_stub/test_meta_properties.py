@@ -58,7 +58,7 @@ def test_file_survives_the_power_cut() -> None:
     [
         ("version=0\nbroker.id=1\n", "version 0"),
         ("version=1\nnode.id=1\n", "no cluster.id"),
-        ("version=1\ncluster.id=a\nnode.id=2\n", "belongs to the node 2"),
+        ("version=1\ncluster.id=a\nnode.id=2\n", "belongs to node 2"),
         ("version=1\ncluster.id=a\nnode.ie=1\n", "meta.properties has no node.id"),
         ("version=1\ncluster.id=a\nnode.id=1\ndirectory.id=!\n", "directory.id"),
         ("", "version None"),
@@ -83,7 +83,7 @@ def test_directories_of_two_clusters_are_refused() -> None:
     ("text", "words"),
     [
         ("version=1\ncluster.id=a\nnode.id=1\n", "belongs to the cluster a, not to b"),
-        ("version=1\ncluster.id=b\nnode.id=2\n", "belongs to the node 2"),
+        ("version=1\ncluster.id=b\nnode.id=2\n", "belongs to node 2"),
         ("version=2\ncluster.id=b\nnode.id=1\n", "version 2"),
     ],
 )

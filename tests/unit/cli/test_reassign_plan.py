@@ -34,7 +34,7 @@ def test_directories_other_than_any_are_moves(tmp_path: Path) -> None:
         ({"topic": "t", "partition": 0, "replicas": []}, "must be a list of broker ids"),
         ({"topic": "t", "partition": 0, "replicas": [1, 1]}, "name a broker twice"),
         ({"topic": "t", "partition": -1, "replicas": [1]}, "not negative"),
-        ({"partition": 0, "replicas": [1]}, '"topic" must be a text'),
+        ({"partition": 0, "replicas": [1]}, '"topic" must be a string'),
         ({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["any", "any"]}, "1 replicas and 2"),
         ({"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["here"]}, "absolute paths"),
     ],

@@ -58,13 +58,13 @@ def test_values_of_the_clients_become_json() -> None:
 
 @pytest.mark.parametrize("start", ["", "-1", "@", "@x", "middle", "9" * 20])
 def test_search_refuses_a_start_that_is_none(start: str) -> None:
-    with pytest.raises(ValueError, match="start is newest"):
+    with pytest.raises(ValueError, match="start must be newest"):
         Search("t", start=start)
 
 
 @pytest.mark.parametrize("limit", [0, 501])
 def test_search_is_bounded(limit: int) -> None:
-    with pytest.raises(ValueError, match="limit is from 1 to 500"):
+    with pytest.raises(ValueError, match="limit must be from 1 to 500"):
         Search("t", limit=limit)
 
 

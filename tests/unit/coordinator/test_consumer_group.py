@@ -11,7 +11,6 @@ from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.describe import describe
 from triokafka.coordinator.consumer_group.heartbeat import Beat, check
 from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberProgress, MemberState
-from triokafka.coordinator.consumer_group.patterns import matching_topics
 from triokafka.coordinator.consumer_group.records import (
     EpochChange,
     PatternChange,
@@ -24,6 +23,7 @@ from triokafka.coordinator.consumer_group.records import (
     decode,
     encode,
 )
+from triokafka.coordinator.consumer_group.resolved_regular_expressions import matching_topics
 from triokafka.coordinator.group import admin
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.records import OffsetKey

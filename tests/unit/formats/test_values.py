@@ -82,7 +82,7 @@ def test_subject_without_a_schema_and_deep_json_are_sentences(stub: StubRegistry
         ({"id": "seven"}, "id is long in the schema, not str"),
         ({"id": True}, "id is long in the schema, not bool"),
         ({"more": 1}, "has the field 'more'"),
-        ({"day": "tomorrow"}, "day is no date"),
+        ({"day": "tomorrow"}, "day is not a valid date"),
         ({"tags": {"a": [1, "two"]}}, r"tags.a[1] is int in the schema, not str"),
     ],
 )

@@ -65,7 +65,7 @@ def test_both_directions_are_two_flows() -> None:
         ({"west->east.enabled": "false"}, "no flow is enabled: set west->east.enabled"),
         ({"east.bootstrap.servers": None}, "east.bootstrap.servers is not set"),
         ({"replication.factor": "many"}, "replication.factor='many'"),
-        ({"sync.group.offsets.enabled": "maybe"}, "sync.group.offsets.enabled='maybe': it is not true or false"),
+        ({"sync.group.offsets.enabled": "maybe"}, "sync.group.offsets.enabled='maybe': it must be true or false"),
         ({"replication.policy.class": "com.example.Own"}, "custom replication policies are not supported"),
         ({"offset-syncs.topic.location": "moon"}, "offset_syncs='moon' is not one of source, target, none"),
     ],

@@ -16,7 +16,7 @@ from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from tests.support.token_server import TokenServer
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
-from triokafka.security.oauth.allowed import FILES_VARIABLE, URLS_VARIABLE, allowed
+from triokafka.security.oauth.allow_list import FILES_VARIABLE, URLS_VARIABLE, read_allow_list
 from triokafka.security.oauth.endpoint import OAuthEndpoint, check_scheme
 from triokafka.security.oauth.jwks import JwksValidator, KeyRefresh
 from triokafka.security.oauth.options import OAuthSettings, retrieved_tokens
@@ -71,7 +71,9 @@ def test_an_unknown_key_id_is_a_reason_to_load_keys_once() -> None:
 
 def test_the_environment_overrules_the_allow_list_of_the_options() -> None:
     def check(url: str, environment: Mapping[str, str]) -> None:
-        listed = allowed("http://a, http://b", "/f", urls_option="urls", files_option="files", environment=environment)
+        listed = read_allow_list(
+            "http://a, http://b", "/f", urls_option="urls", files_option="files", environment=environment
+        )
         listed.check_url(url, "option")
 
     check("http://b", {})
@@ -80,7 +82,7 @@ def test_the_environment_overrules_the_allow_list_of_the_options() -> None:
         with pytest.raises(ConfigurationError, match=f"^option: the URL {url} is not allowed. Add it to urls"):
             check(url, environment)
     with pytest.raises(ConfigurationError, match=FILES_VARIABLE):
-        allowed(None, "/f", urls_option="u", files_option="f", environment={}).check_file("/g", "option")
+        read_allow_list(None, "/f", urls_option="u", files_option="f", environment={}).check_file("/g", "option")
 
 
 @pytest.mark.parametrize("url", ["", "ftp://h/x", "http:///x", "file:", "http://h:port/", "h/x"])
@@ -206,7 +208,7 @@ async def test_valid_token_stays_in_use_while_the_next_one_is_unavailable(tmp_pa
     world.late_ms = 61_000
     with pytest.raises(SaslAuthenticationFailedError, match="the token is not a JWT") as raised:
         await tokens.token(world)
-    assert "opaque text" in str(raised.value)
+    assert "opaque string" in str(raised.value)
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan, True, "1", 1e15])

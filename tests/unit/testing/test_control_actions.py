@@ -96,7 +96,7 @@ async def test_leaders_and_coordinators_of_a_cluster_move_over_http() -> None:
             assert await control.ask("/move-coordinator", group="g", to=to) == (200, {"coordinator": to})
             assert cluster.coordinator("g") == to
         status, answer = await control.ask("/stop")
-        assert (status, answer["error"]) == (400, "broker is one of [1, 2], not None")
+        assert (status, answer["error"]) == (400, "broker must be one of [1, 2], not None")
         assert await control.ask("/stop", broker=1, move=True) == (200, {})
         assert (cluster.leader("t"), cluster.broker(1).is_running) == (2, False)
         assert await control.ask("/start", broker=1) == (200, {})
@@ -113,7 +113,7 @@ async def test_leaders_and_coordinators_of_a_cluster_move_over_http() -> None:
         ("/advance-clock", {"ms": 10**400}, "by a thousand years in all"),
         ("/fill-disk", {"free_bytes": -1}, "0 free bytes or more, not -1"),
         ("/move-leader", {"topic": "t", "partitoin": 1}, "not partitoin; did you mean 'partition'?"),
-        ("/freeze", {"broker": 9}, "broker is one of"),
+        ("/freeze", {"broker": 9}, "broker must be one of"),
         ("/freez", {}, "did you mean '/freeze'?"),
         ("/faults", {"api": "Fecth"}, "there is no API 'Fecth'; did you mean 'Fetch'?"),
         ("/faults", {"api": "Fetch", "delay": 1}, "did you mean 'delay_ms'?"),

@@ -123,7 +123,10 @@ async def test_black_hole_accepts_connections_and_does_not_answer_until_it_is_he
         await produce(broker.bootstrap_servers, "t", b"0")
         broker.black_hole()
         nursery.start_soon(send)
-        await trio.sleep(0.1)
+        with trio.fail_after(10):
+            while not broker.world._streams:  # the client's new connection
+                await trio.sleep(0.01)
+        await trio.testing.wait_all_tasks_blocked(0.05)
         assert not produced
         broker.heal()
         with trio.fail_after(10):

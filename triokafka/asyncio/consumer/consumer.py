@@ -21,8 +21,8 @@ from triokafka import ConsumerRecord
 from triokafka.asyncio.abc import ConsumerRebalanceListener
 from triokafka.asyncio.bridge import Bridge, running_loop
 from triokafka.asyncio.client_view import ClientView
+from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.asyncio.consumer.calls import NOT_STARTED
-from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.consumer.options import sdk_options
 from triokafka.asyncio.consumer.queries import Queries
 from triokafka.asyncio.consumer.session import ConsumerSession
@@ -112,7 +112,7 @@ class AIOKafkaConsumer:
         session = self._session = ConsumerSession(
             self._bridge, options, commits=self._commit_seconds is not None, idle_seconds=idle
         )
-        self._local = session.local = LocalState(
+        self._local = session.local = AsyncioState(
             loop, key_deserializer, value_deserializer, partial(session.soon, session.release)
         )
         self._buffer = self._local.buffer

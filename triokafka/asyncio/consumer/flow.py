@@ -16,7 +16,7 @@ _FIRST_RECORDS: Final = 512
 """As `_MOST_RECORDS`, at first: a consumer gets more at once when it has taken all that it had."""
 
 Message = dict[TopicPartition, tuple[int, list[Any], Sequence[int]]]
-"""Records by partition, with the epoch of their fetch and their cuts: the argument of `LocalState.deliver`."""
+"""Records by partition, with the epoch of their fetch and their cuts: the argument of `AsyncioState.deliver`."""
 
 
 class Flow:

@@ -17,9 +17,9 @@ import trio
 
 from triokafka import Consumer  # now, not in the running loop: it takes a tenth of a second
 from triokafka.asyncio.bridge import Bridge, Opening, usable_error
+from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.asyncio.consumer.calls import ProgramCalls
 from triokafka.asyncio.consumer.flow import Flow
-from triokafka.asyncio.consumer.local import LocalState
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
     IllegalStateError,
@@ -47,7 +47,7 @@ class ConsumerSession:
     def __init__(self, bridge: Bridge, options: dict[str, Any], *, commits: bool, idle_seconds: float) -> None:
         self.bridge = bridge
         self.options = options
-        self.local: LocalState | None = None
+        self.local: AsyncioState | None = None
         self.dormant = False
         self._commits = commits
         self._idle_seconds = idle_seconds
@@ -91,7 +91,7 @@ class ConsumerSession:
         return membership.identity.member_id if membership is not None else ""
 
     @property
-    def _state(self) -> LocalState:
+    def _state(self) -> AsyncioState:
         assert self.local is not None
         return self.local
 

@@ -26,10 +26,10 @@ from triokafka.asyncio.options import API_VERSION_IS_DEPRECATED, network_options
 from triokafka.asyncio.partitioner import DefaultPartitioner
 from triokafka.asyncio.producer.batch_builder import BatchBuilder
 from triokafka.asyncio.producer.options import MISSING, check_options, sdk_options
-from triokafka.asyncio.producer.room import StagingRoom
 from triokafka.asyncio.producer.sending import Chunk, SendFuture, SendMethod, SendPath, Topic
 from triokafka.asyncio.producer.serialization import serialized
 from triokafka.asyncio.producer.session import ProducerSession
+from triokafka.asyncio.producer.staging_room import StagingRoom
 from triokafka.asyncio.producer.transaction import TransactionContext, TransactionState
 from triokafka.asyncio.structs import RecordMetadata
 from triokafka.errors import ClosedError, KafkaTimeoutError, MessageSizeTooLargeError

@@ -305,4 +305,4 @@ def _call(function: Callable[[Any], Any], partitions: set[TopicPartition]) -> No
         except StopIteration:
             return
         result.close()
-        raise TypeError(f"{function!r} waits for something, which it must not do here")
+        raise TypeError(f"{function!r} must not wait for other tasks: it runs inside a rebalance")

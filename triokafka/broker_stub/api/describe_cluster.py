@@ -31,7 +31,7 @@ async def describe_cluster(request: DescribeClusterRequest, context: RequestCont
     if request.endpoint_type == _CONTROLLERS:
         raise errors.MismatchedEndpointTypeError("this listener serves brokers, not controllers")
     if request.endpoint_type != _BROKERS:
-        raise errors.UnsupportedEndpointTypeError(f"endpoint type {request.endpoint_type}; 1 (brokers) is known here")
+        raise errors.UnsupportedEndpointTypeError(f"endpoint type {request.endpoint_type} is unknown: use 1 (brokers)")
     image = context.metadata.image
     response = DescribeClusterResponse(
         endpoint_type=_BROKERS,
@@ -63,7 +63,7 @@ def _describe_controllers(request: DescribeClusterRequest, context: RequestConte
         raise errors.MismatchedEndpointTypeError("this listener serves controllers, not brokers")
     if request.endpoint_type != _CONTROLLERS:
         raise errors.UnsupportedEndpointTypeError(
-            f"endpoint type {request.endpoint_type}; 2 (controllers) is known here"
+            f"endpoint type {request.endpoint_type} is unknown: use 2 (controllers)"
         )
     quorum = context.controller.quorum()
     leader = quorum.leader.leader_id

@@ -102,7 +102,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     """Read the partitions of the fetch session; wait for ``min_bytes``, ``max_wait_ms`` or an error."""
     broker, metadata = context.broker, context.metadata
     if request.isolation_level not in (0, _READ_COMMITTED):
-        raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
+        raise errors.InvalidRequestError(f"isolation level {request.isolation_level} is unknown: it must be 0 or 1")
     version, image = context.header.api_version, metadata.image
     by_id = version >= _TOPIC_IDS_SINCE
     replica_id = request.replica_state.replica_id if version >= 15 else request.replica_id

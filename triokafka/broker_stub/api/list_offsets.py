@@ -60,7 +60,7 @@ def _failed(request: ListOffsetsRequest, context: RequestContext, code: int, mes
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Look up the offset of each partition. A partition that the request names twice gets INVALID_REQUEST."""
     if request.isolation_level not in (0, 1):
-        raise errors.InvalidRequestError(f"isolation level {request.isolation_level}")
+        raise errors.InvalidRequestError(f"isolation level {request.isolation_level} is unknown: it must be 0 or 1")
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     twice = {key for key, count in Counter(asked).items() if count > 1}
     response = ListOffsetsResponse()
@@ -92,7 +92,7 @@ def _look_up(
         if twice:
             raise errors.InvalidRequestError(f"{key} is in the request twice")
         if asked.timestamp < _LOWEST_TIMESTAMP or context.version < _SINCE.get(asked.timestamp, 1):
-            raise errors.UnsupportedVersionError(f"timestamp {asked.timestamp} in version {context.version}")
+            raise errors.UnsupportedVersionError(f"version {context.version} has no timestamp {asked.timestamp}")
         partition = context.replicas.partition(key)
         partition.require_leader(asked.current_leader_epoch)
         found = look_up_offset(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from triokafka.broker_stub.config.definition import ConfigDefinition, unknown_option
 from triokafka.broker_stub.config.known_names import REMOVED_NAMES, SECRET_NAMES, UNUSED_NAMES, UNUSED_PREFIXES
-from triokafka.broker_stub.config.listeners import ListenerSpec, parse_listeners, parse_security_map
+from triokafka.broker_stub.config.listeners import ListenerSpec, check_advertised, parse_listeners, parse_security_map
 from triokafka.broker_stub.config.options import (
     GroupOptions,
     LogOptions,
@@ -111,7 +111,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         if without_effect:
             logger.warning("these options have no effect on this broker: %s", ", ".join(without_effect))
         if removed:
-            logger.warning("these options are gone since Kafka 4.0: %s", ", ".join(sorted(removed)))
+            logger.warning("these options were removed in Kafka 4.0: %s", ", ".join(sorted(removed)))
         return cls(**{**values, "unused": unused or None, "security": security or None, **overrides})
 
     @classmethod
@@ -171,12 +171,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         )
         if self.is_broker and not self.broker_listeners:
             raise ConfigurationError("listeners: the broker needs at least one listener")
+        check_advertised(advertised, listeners)
         names = {listener.name for listener in listeners}
-        for listener in advertised:
-            if listener.name not in names:
-                raise ConfigurationError(f"advertised.listeners: {listener.name} is not one of listeners")
-            if listener.host in ("0.0.0.0", "::"):
-                raise ConfigurationError(f"advertised.listeners: clients cannot connect to {listener.host}")
         for name in self.early_start_listeners or ():
             if name.upper() not in names | {known.upper() for known in self.controller_listener_names}:
                 raise ConfigurationError(f"early.start.listeners: {name} is not one of listeners")

@@ -1,4 +1,4 @@
-"""Parser of ``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map``."""
+"""``listeners``, ``advertised.listeners`` and ``listener.security.protocol.map``: parsers and checks."""
 
 from __future__ import annotations
 
@@ -59,3 +59,13 @@ def parse_listeners(option: str, entries: Iterable[str], protocols: dict[str, st
             raise ConfigurationError(f"{option}: the listeners {clash.name} and {name} have the same address")
         result.append(ListenerSpec(name, protocols[name], host.strip("[]"), number))
     return tuple(result)
+
+
+def check_advertised(advertised: Iterable[ListenerSpec], listeners: Iterable[ListenerSpec]) -> None:
+    """Raise `ConfigurationError` for an advertised listener that is not in ``listeners``, or has no usable host."""
+    names = {listener.name for listener in listeners}
+    for listener in advertised:
+        if listener.name not in names:
+            raise ConfigurationError(f"advertised.listeners: {listener.name} is not one of listeners")
+        if listener.host in ("0.0.0.0", "::"):
+            raise ConfigurationError(f"advertised.listeners: clients cannot connect to {listener.host}")

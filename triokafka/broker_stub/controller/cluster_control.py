@@ -80,7 +80,7 @@ class ClusterControl:
         if registration.cluster_id != self._cluster_id:
             raise errors.InconsistentClusterIdError(
                 f"broker {registration.broker_id} belongs to cluster {registration.cluster_id}, "
-                f"this is {self._cluster_id}"
+                f"not to this one, {self._cluster_id}"
             )
         before = image.brokers.get(registration.broker_id)
         same = before is not None and before.incarnation_id == registration.incarnation_id

@@ -150,7 +150,7 @@ def elect_leaders(
             try:
                 record = _elect(image, name, number, election, topic_config)
                 if len(records) == MAX_RECORDS_PER_OPERATION:
-                    raise errors.PolicyViolationError("Too many elections at once; ask for less.")
+                    raise errors.PolicyViolationError("The request has too many elections: split it.")
                 records.append(record)
             except errors.ElectionNotNeededError as error:
                 if everything:

@@ -111,11 +111,15 @@ def _check(partition: PartitionImage, wanted: PartitionData, isr: Sequence[int],
     if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
         raise errors.NotControllerError("the leader has newer metadata than this controller")
     if wanted.leader_epoch < partition.leader_epoch:
-        raise errors.FencedLeaderEpochError(f"the leader epoch is {partition.leader_epoch}")
+        raise errors.FencedLeaderEpochError(
+            f"leader epoch {wanted.leader_epoch} is old: the current one is {partition.leader_epoch}"
+        )
     if broker_id != partition.leader:
-        raise errors.InvalidRequestError(f"the leader is broker {partition.leader}")
+        raise errors.InvalidRequestError(f"broker {broker_id} is not the leader: broker {partition.leader} is")
     if wanted.partition_epoch < partition.partition_epoch:
-        raise errors.InvalidUpdateVersionError(f"the partition epoch is {partition.partition_epoch}")
+        raise errors.InvalidUpdateVersionError(
+            f"partition epoch {wanted.partition_epoch} is old: the current one is {partition.partition_epoch}"
+        )
     if len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
         raise errors.InvalidRequestError(f"{list(isr)} is not a subset of the replicas {list(partition.replicas)}")
     if partition.leader not in isr:

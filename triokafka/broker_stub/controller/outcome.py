@@ -33,5 +33,5 @@ def check_size(records: Sequence[Struct], more: int = 0) -> None:
     """Reject an operation with too many records. Raises `PolicyViolationError`."""
     if len(records) + more > MAX_RECORDS_PER_OPERATION:
         raise PolicyViolationError(
-            f"This would take more than {MAX_RECORDS_PER_OPERATION} metadata records; ask for less at once."
+            f"The request needs more than {MAX_RECORDS_PER_OPERATION} metadata records: split it."
         )

@@ -50,7 +50,7 @@ def alter_reassignments(
                 record = _change(image, topic, partition, wanted, request.allow_replication_factor_change, topic_config)
                 if record is not None:
                     if len(records) == MAX_RECORDS_PER_OPERATION:
-                        raise errors.PolicyViolationError("Too many reassignments at once; ask for less.")
+                        raise errors.PolicyViolationError("The request has too many reassignments: split it.")
                     records.append(record)
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)

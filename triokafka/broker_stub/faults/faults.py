@@ -122,9 +122,9 @@ def check(fault: Fault | RequestFault) -> None:
     if isinstance(fault, RequestFault):
         for name in ("delay_ms", "answer_delay_ms", "throttle_ms"):
             if not 0 <= getattr(fault, name) <= _LARGEST_INT:
-                raise ConfigurationError(f"{name}={getattr(fault, name)}: from 0 to {_LARGEST_INT} milliseconds")
+                raise ConfigurationError(f"{name}={getattr(fault, name)}: must be from 0 to {_LARGEST_INT} ms")
     elif fault.leader is not None and not all(-1 <= number <= _LARGEST_INT for number in fault.leader):
-        raise ConfigurationError(f"leader={fault.leader}: id and epoch are from -1 to {_LARGEST_INT}")
+        raise ConfigurationError(f"leader={fault.leader}: id and epoch must be from -1 to {_LARGEST_INT}")
 
 
 class Faults:

@@ -289,13 +289,13 @@ class ProducerStates:
         is_late = version >= _EPOCH_BUMP_SINCE and batch.producer_id in self._open
         if batch.producer_epoch < state.epoch + is_late:
             raise InvalidProducerEpochError(
-                f"a marker for epoch {batch.producer_epoch} of producer {batch.producer_id}, "
-                f"its current epoch is {state.epoch}"
+                f"a marker of producer {batch.producer_id} has epoch {batch.producer_epoch}, "
+                f"but its current epoch is {state.epoch}"
             )
         if marker.coordinator_epoch < state.coordinator_epoch:
             raise TransactionCoordinatorFencedError(
-                f"a marker of producer {batch.producer_id} from coordinator epoch {marker.coordinator_epoch}, "
-                f"the current one is {state.coordinator_epoch}"
+                f"a marker of producer {batch.producer_id} has coordinator epoch {marker.coordinator_epoch}, "
+                f"but the current one is {state.coordinator_epoch}"
             )
 
     def replay(self, batch: BatchInfo, marker: Marker | None = None) -> CompletedTransaction | None:

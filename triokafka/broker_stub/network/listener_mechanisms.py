@@ -92,7 +92,7 @@ def sasl_options(options: ListenerOptions, world: World, lookups: CredentialLook
                 f"sasl.enabled.mechanisms: {mechanism} is not supported; known are {', '.join(SUPPORTED)}"
             )
         if mechanism != OAUTHBEARER and options.get(_HANDLER, mechanism=mechanism) is not None:
-            logger.warning("%s of %s has no effect: classes of Java are not used", _HANDLER, mechanism)
+            logger.warning("%s of %s has no effect: Java classes are not loaded", _HANDLER, mechanism)
         start = _starter(mechanism, options, world, lookups)
         reauth = _number(options, "connections.max.reauth.ms", 0, mechanism=mechanism)
         found[mechanism] = MechanismOptions(start, reauth)
@@ -136,7 +136,7 @@ def jwks_validator(options: ListenerOptions, world: World) -> JwksValidator | No
         if not handler.endswith(_UNSECURED_HANDLER):
             # Unsecured tokens instead would admit every client.
             raise ConfigurationError(
-                f"{_HANDLER}={handler}: {OAUTHBEARER} needs {JWKS_URL}; classes of Java are not used"
+                f"{_HANDLER}={handler}: {OAUTHBEARER} needs {JWKS_URL}; Java classes are not loaded"
             )
         return None
     refresh_ms = oauth.number("sasl.oauthbearer.jwks.endpoint.refresh.ms", 3_600_000, 1)

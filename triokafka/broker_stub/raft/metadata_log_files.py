@@ -118,7 +118,7 @@ class MetadataLogFiles:
             )
             if not repair:
                 raise self.damaged(what)
-            logger.error("%s. The log continues at that offset, with what other nodes of the quorum have.", what)
+            logger.error("%s. The log continues at that offset, with the records of other nodes of the quorum.", what)
         while (damage := check.find()) is not None:
             if (
                 newest is not None
@@ -152,8 +152,8 @@ class MetadataLogFiles:
         return DamagedLogError(
             f"{what}. Without these records topics, configurations and quotas would be lost: the broker does not "
             f"start. Restore {self.directory} from a backup, or truncate it: triokafka log repair {self.directory} "
-            f"(the cut bytes stay in files that end with {DAMAGED_SUFFIX}, and other nodes of the quorum send what "
-            f"they have)"
+            f"(the cut bytes stay in files that end with {DAMAGED_SUFFIX}, and other nodes of the quorum send the "
+            f"records that they have)"
         )
 
     def reconcile(self, *, alone: bool, now_ms: int) -> None:
@@ -255,7 +255,7 @@ class MetadataLogFiles:
         if offset < self.start_offset:
             raise IllegalStateError(
                 f"{self.directory} cannot be truncated to offset {offset}: it begins at {self.start_offset}, after a "
-                f"snapshot, and what a snapshot has is committed"
+                f"snapshot, and the records of a snapshot are committed"
             )
         self._log.truncate_to(offset)
 

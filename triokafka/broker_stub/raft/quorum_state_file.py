@@ -128,5 +128,5 @@ def _decode(found: object) -> ElectionState:
 def _integer(found: Mapping[str, object], name: str) -> int:
     value = found[name]
     if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value <= _MAX_EPOCH:
-        raise ValueError(f"{name} is {value!r}")
+        raise ValueError(f"{name} has the invalid value {value!r}")
     return value

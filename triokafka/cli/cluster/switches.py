@@ -36,7 +36,7 @@ class ProcessSwitches:
         """Do one call to a ``broker``. Raises `KafkaError`."""
         node = self._nodes.get(values.get("broker", -1))
         if node is None:
-            raise InvalidRequestError(f"broker is one of {sorted(self._nodes)}")
+            raise InvalidRequestError(f"broker must be one of {sorted(self._nodes)}")
         match name:
             case "freeze":
                 node.freeze()

@@ -169,7 +169,7 @@ class Committer:
             await self._send(kept, deadline, asked_as=asked_as)
         if gone:
             raise CommitFailedError(
-                f"not committed: {first_names(sorted(gone))} went to another member before their turn came;"
+                f"not committed: {first_names(sorted(gone))} went to another member before this commit was sent;"
                 " their records since the last commit will be read again"
             )
 

@@ -382,8 +382,8 @@ class Fetcher:
                 self.wake()
                 return False  # the follower may lag behind; ask the leader
             outside = OffsetOutOfRangeError(
-                f"offset {target.fetch_offset} of {partition} is no longer in the log, or not yet;"
-                " seek to another, or set auto_offset_reset"
+                f"offset {target.fetch_offset} of {partition} is not in the log: it was deleted, or is after the end;"
+                " seek to another offset, or set auto_offset_reset"
             )
             outside.offsets = {partition: target.fetch_offset}
             if partition in self._out_of_range:  # a reset has led there: do not reset and fetch without a pause

@@ -158,7 +158,7 @@ class _Processing:
             # Listener calls that remain after a cancelled run find no records in hand.
             self._drop(list(self._queues))
             if cancelled and self._failure is not None:
-                logger.error("process_partitions was cancelled, and failed meanwhile", exc_info=self._failure)
+                logger.error("process_partitions failed before its cancellation ended", exc_info=self._failure)
         if self._failure is not None:
             raise self._failure
 

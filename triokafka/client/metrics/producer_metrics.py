@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from triokafka.client.metrics.catalogue import CONNECTIONS, PRODUCER, PRODUCER_TOPIC
@@ -29,14 +29,14 @@ class _TopicSensors:
 
 
 class ProducerMetrics:
-    """The metrics of one producer. ``batches`` is filled by the sender."""
+    """The metrics of one producer. ``batches`` is filled by the sender; its sums go to the ``counters``."""
 
     def __init__(
         self,
         client: ClientMetrics,
         batches: BatchLog,
         accumulator: Accumulator,
-        counters: Mapping[str, float],
+        counters: dict[str, float],
         network: NetworkClient,
         times: CallTimes,
     ) -> None:
@@ -78,6 +78,10 @@ class ProducerMetrics:
         """Return the present value of every metric."""
         return self._client.values()
 
+    def drain(self) -> None:
+        """Take the collected values in."""
+        self._client.drain()
+
     def close(self) -> None:
         """Take the last values in, and close the reporters."""
         self._client.close()
@@ -102,6 +106,9 @@ class ProducerMetrics:
             self._throttle.update(
                 len(latencies), sum(throttles) * _MS, least * _MS, max(throttles, default=0.0) * _MS, now
             )
+        times, log.request_seconds = log.request_seconds, []
+        if times:
+            self._count("request_seconds", times)
         sent, log.sent = log.sent, []
         requests = self._grown("request_total")
         if sent:
@@ -123,6 +130,12 @@ class ProducerMetrics:
     def _drain_sent(self, sent: list[tuple[str, int, int, int, float]], requests: float, now: float) -> None:
         topics, records, raws, sizes, waits = zip(*sent, strict=True)
         ratios = [size / raw if raw else 1.0 for size, raw in zip(sizes, raws, strict=True)]
+        size, counters = sum(sizes), self._counters
+        counters["batch_total"] += len(sent)
+        counters["byte_total"] += size
+        counters["record_byte_total"] += sum(raws)
+        counters["compressed_byte_total"] += size
+        self._count("queue_seconds", waits)
         feed(self._size, sizes, now)
         feed(self._queue, waits, now, scale=_MS)
         feed(self._compression, ratios, now)
@@ -144,6 +157,10 @@ class ProducerMetrics:
                 [ratios[number] for number in numbers],
                 now,
             )
+
+    def _count(self, name: str, times: Sequence[float]) -> None:
+        self._counters[f"{name}_total"] += sum(times)
+        self._counters[f"{name}_max"] = max(self._counters[f"{name}_max"], max(times))
 
     def _feed_topic(
         self, topic: str, sizes: Sequence[float], records: Sequence[float], ratios: Sequence[float], now: float

@@ -85,7 +85,9 @@ class BulkSender:
         if as_objects:
             return await _one_by_one(send_one, topic, columns, on_delivery)
         self._check_common(topic, columns)
-        known = await self.topics.learn(topic, columns.partition, self.opener.give_up_at())
+        known = self.topics.find(topic, columns.partition)
+        if known is None:
+            known = await self.topics.learn(topic, columns.partition, self.opener.give_up_at())
         bulk = _Bulk(self, topic, columns, known, self._spreads(columns))
         try:
             while not bulk.fill():
@@ -173,21 +175,17 @@ class _Bulk:
         self._partitions: array[int] | None = None
         if spread:
             self._partitions = columns.partitions if columns.partitions is not None else array("q", [-1]) * count
+            self._batches: list[ProducerBatch | None] = []
+            self._appenders: list[RecordAppender | None] = []
         self.deliveries = Deliveries(
             DeliveredColumns(self._partitions, columns.timestamps, self._key_sizes, self._value_sizes)
         )
+        self._sender = sender
         self._topic = topic
         self._columns = columns
         self._known = known
-        self._topics = sender.topics
-        self._serializer = sender.serializer
-        self._opener = sender.opener
-        self._wall_ms = sender.wall_ms
-        self._now = sender.now
         self._records: RecordColumns | None = None
         self._queue = known.queues[0] if spread else known.queue_for(columns.partition, None, None)
-        self._batches: list[ProducerBatch | None] = []
-        self._appenders: list[RecordAppender | None] = []
         self._has_failed = False
 
     def fill(self) -> bool:
@@ -306,7 +304,7 @@ class _Bulk:
         value = columns.values[position]
         if columns.headers is not None or type(key) not in _UNCHANGING or type(value) not in _UNCHANGING:
             return None
-        return self._opener.next_queue(full, known, key, value, columns.same_headers, may_yield=self._may_yield)
+        return self._sender.opener.next_queue(full, known, key, value, columns.same_headers, may_yield=self._may_yield)
 
     async def _open_batch(self, queue: PartitionQueue) -> None:
         """Open a batch for the next record."""
@@ -315,10 +313,10 @@ class _Bulk:
         value = columns.values[position]
         headers: Any = columns.same_headers
         if columns.headers is not None or type(key) not in _UNCHANGING or type(value) not in _UNCHANGING:
-            record = self._serializer.prepared(columns.record(self._topic, position))
-            _, key, value = self._serializer.serialize(record)
+            record = self._sender.serializer.prepared(columns.record(self._topic, position))
+            _, key, value = self._sender.serializer.serialize(record)
             headers = record.headers
-        await self._opener.open_batch(queue, self._opener.record_bytes(queue, key, value, headers))
+        await self._sender.opener.open_batch(queue, self._sender.opener.record_bytes(queue, key, value, headers))
 
     async def _send_alone(self, given: int = -1) -> int:
         """Send the next record, on which the kernel failed, as `Producer.send` does; raise the same errors.
@@ -326,12 +324,12 @@ class _Bulk:
         Returns its partition.
         """
         known = self._known
-        give_up_at = self._opener.give_up_at()
+        give_up_at = self._sender.opener.give_up_at()
         record = self._columns.record(self._topic, self.position)
         if given >= len(known.queues):
-            known = await self._topics.learn(self._topic, given, give_up_at)
-        record = self._serializer.prepared(record)
-        timestamp, key, value = self._serializer.serialize(record)
+            known = await self._sender.topics.learn(self._topic, given, give_up_at)
+        record = self._sender.serializer.prepared(record)
+        timestamp, key, value = self._sender.serializer.serialize(record)
         partition = record.partition
         while True:
             queue = known.queue_for(partition, key, value)
@@ -348,15 +346,15 @@ class _Bulk:
                 queue = known.queue_for(partition, key, value)
                 if queue.open is not None:
                     continue
-            size = self._opener.record_bytes(queue, key, value, record.headers)
-            await self._opener.open_batch(queue, size, give_up_at)
+            size = self._sender.opener.record_bytes(queue, key, value, record.headers)
+            await self._sender.opener.open_batch(queue, size, give_up_at)
 
     def _timestamp(self) -> int:
-        return self._wall_ms() if self._columns.timestamp is None else self._columns.timestamp
+        return self._sender.wall_ms() if self._columns.timestamp is None else self._columns.timestamp
 
     def _note(self, batch: ProducerBatch, first: int, added: int, timestamp: int) -> None:
         # The record that opened a batch is as old as the batch.
-        self.deliveries.add(batch, first, added, timestamp, self._now() - batch.created_at if first else 0.0)
+        self.deliveries.add(batch, first, added, timestamp, self._sender.now() - batch.created_at if first else 0.0)
         self.position += added
 
 

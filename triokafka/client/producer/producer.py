@@ -499,7 +499,8 @@ class Producer:
             while pending:
                 batch = pending.pop()
                 await batch.wait()
-                pending.extend(piece for _, piece in batch.pieces)
+                if batch.pieces:
+                    pending.extend(piece for _, piece in batch.pieces)
         finally:
             accumulator.flushes -= 1
             self._times.add("flush", since)
@@ -550,6 +551,7 @@ class Producer:
 
     def metrics(self) -> Mapping[str, float]:
         """Return totals since the start, averages, and current values; `METRICS` has names and meanings."""
+        self._metrics.drain()
         return take_metrics(self._accumulator, self._sender.counters, self._client, self._world.now())
 
     def kafka_metrics(self) -> dict[MetricName, float]:

@@ -74,7 +74,10 @@ class Sender:
             on_identity_lost=self._forget_identity,
             on_fatal=on_fatal,
         )
-        self._counts_refusals = accumulator.settings.availability_timeout > 0
+        settings = accumulator.settings
+        self._counts_refusals = settings.availability_timeout > 0
+        self._lingers = settings.linger > 0
+        self._may_send_only = settings.compression_type == "none" and not self._counts_refusals
         self._requests = RequestSender(
             accumulator,
             client,
@@ -151,7 +154,7 @@ class Sender:
                 self._want_identity()
             return expiry
         cluster = client.cluster
-        if not self._counts_refusals and self._sends_only(cluster, now):
+        if self._may_send_only and (accumulator.in_hurry or not self._lingers) and self._sends_only(cluster, now):
             return expiry
         channels: dict[int, BrokerChannel] = {}
         while True:

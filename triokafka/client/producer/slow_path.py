@@ -63,8 +63,11 @@ class SlowPath:
             return FilteredDelivery(topic)
         chosen: TopicPartition | None = None
         try:
-            give_up_at = self._opener.give_up_at()
-            known = await self._topics.learn(record.topic, record.partition, give_up_at)
+            give_up_at: float | None = None
+            known = self._topics.find(record.topic, record.partition)
+            if known is None:
+                give_up_at = self._opener.give_up_at()
+                known = await self._topics.learn(record.topic, record.partition, give_up_at)
             record = self._serializer.prepared(record)
             timestamp, key, value = self._serializer.serialize(record)
             queue = known.queue_for(record.partition, key, value)
@@ -176,7 +179,7 @@ class SlowPath:
             timestamp,
             -1 if key is None else len(key),
             -1 if value is None else len(value),
-            self._now() - batch.created_at,
+            self._now() - batch.created_at if index else 0.0,  # the first record is as old as its batch
         )
         if self._interceptors.listens:
             batch.add_callback(delivery, index, self._interceptors.acknowledgement_for(batch.topic_partition))

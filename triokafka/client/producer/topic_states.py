@@ -35,6 +35,17 @@ class TopicStates:
         self._check_usable = check_usable
         client.metadata.add_listener(self._metadata_changed)
 
+    def find(self, topic: str, partition: int | None) -> TopicState | None:
+        """Return the topic's state, or None if the topic or the partition is unknown and the caller must `learn` it.
+
+        Raises:
+            TypeError, ValueError: the topic or the partition is invalid.
+        """
+        known = self._checked(topic, partition)
+        if known is not None and partition is not None and partition not in known.partitions:
+            return None
+        return known
+
     async def learn(self, topic: str, partition: int | None, give_up_at: float) -> TopicState:
         """Return the topic's state; wait until ``give_up_at`` for its metadata if it is unknown.
 
@@ -83,7 +94,7 @@ class TopicStates:
         known = self.by_name.get(topic) if isinstance(topic, str) else None
         if known is None:
             _check_topic(topic)
-        if partition is not None:
+        if partition is not None and (type(partition) is not int or partition < 0):
             _check_partition(partition)
         return known
 

@@ -19,7 +19,8 @@ class Wakeup:
         self._world = world
         self._task: trio.lowlevel.Task | None = None
         self._woken = False
-        self._held = False
+        self.is_held = False
+        """Whether `hold` is in effect."""
         self._alarm = trio.CancelScope()
         self._alarm_at = _NEVER
 
@@ -31,23 +32,18 @@ class Wakeup:
     def wake(self) -> None:
         """End the sleep, or prevent the next one. Very cheap if the task is already due."""
         self._woken = True
-        if self._task is not None and not self._held:
+        if self._task is not None and not self.is_held:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
-    @property
-    def is_held(self) -> bool:
-        """Whether `hold` is in effect."""
-        return self._held
-
     def hold(self) -> bool:
         """Let the task sleep until `let_go`, also after `wake`. Return False, without any effect, if it is awake."""
-        self._held = self._task is not None
-        return self._held
+        self.is_held = self._task is not None
+        return self.is_held
 
     def let_go(self) -> bool:
         """End what `hold` began. Return whether `wake` was called: the caller does the task's work, which sleeps on."""
-        woken, self._woken, self._held = self._woken, False, False
+        woken, self._woken, self.is_held = self._woken, False, False
         return woken
 
     def wake_by(self, at: float, now: float) -> None:

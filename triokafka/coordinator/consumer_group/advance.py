@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from triokafka.coordinator.consumer_group.assign import compute_target
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import JOINING, MemberProfile, MemberProgress, Partitions
-from triokafka.coordinator.consumer_group.patterns import look_up
 from triokafka.coordinator.consumer_group.reconcile import reconcile
 from triokafka.coordinator.consumer_group.records import (
     ConsumerGroupChange,
@@ -26,6 +24,8 @@ from triokafka.coordinator.consumer_group.records import (
     TargetEpochChange,
     TopicsChange,
 )
+from triokafka.coordinator.consumer_group.resolved_regular_expressions import look_up
+from triokafka.coordinator.consumer_group.target_assignment import compute_target
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic

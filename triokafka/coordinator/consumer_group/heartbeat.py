@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, advance
-from triokafka.coordinator.consumer_group.assign import STRATEGIES
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
@@ -18,6 +17,7 @@ from triokafka.coordinator.consumer_group.member import (
     partitions_of,
 )
 from triokafka.coordinator.consumer_group.records import ConsumerGroupChange
+from triokafka.coordinator.consumer_group.target_assignment import STRATEGIES
 from triokafka.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from triokafka.coordinator.consumer_group.assign import STRATEGIES
+from triokafka.coordinator.consumer_group.target_assignment import STRATEGIES
 from triokafka.errors import ConfigurationError
 
 UPGRADES: Final = frozenset({"upgrade", "bidirectional"})

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
-from triokafka.security.oauth.allowed import Allowed, allowed
+from triokafka.security.oauth.allow_list import AllowList, read_allow_list
 from triokafka.security.oauth.assertion import ALGORITHMS, Assertion, AssertionFile, SignedAssertion
 from triokafka.security.oauth.endpoint import OAuthEndpoint, check_scheme
 from triokafka.security.oauth.refresh_window import RefreshWindow
@@ -94,13 +94,13 @@ class OAuthSettings(NamedTuple):
         old = self.jaas.get(_JAAS_NAMES[name])
         if value is not None and old is not None:
             logger.warning(
-                "%s and %s of the login module are both set: the first counts", self.named(name), _JAAS_NAMES[name]
+                "%s and %s of the login module are both set: the first one is used", self.named(name), _JAAS_NAMES[name]
             )
         return value if value is not None else old
 
-    def allow_list(self) -> Allowed:
+    def allow_list(self) -> AllowList:
         """Return which URLs and files may be used."""
-        return allowed(
+        return read_allow_list(
             self.text(ALLOWED_URLS),
             self.text(ALLOWED_FILES),
             urls_option=self.named(ALLOWED_URLS),
@@ -168,7 +168,7 @@ def _claim_names(options: OAuthSettings) -> ClaimRules:
     return ClaimRules(principal_claim=principal or "sub", scope_claim=scope or "scope")
 
 
-def _endpoint(options: OAuthSettings, name: str, url: str, allow: Allowed, *, backoff: str) -> OAuthEndpoint:
+def _endpoint(options: OAuthSettings, name: str, url: str, allow: AllowList, *, backoff: str) -> OAuthEndpoint:
     option = options.named(name)
     check_scheme(url, option)
     allow.check_url(url, option)
@@ -203,7 +203,7 @@ def _revealed(value: str | None) -> str | None:
     return None if value is None else reveal(value)
 
 
-def _grant(options: OAuthSettings, endpoint: OAuthEndpoint, allow: Allowed) -> Grant:
+def _grant(options: OAuthSettings, endpoint: OAuthEndpoint, allow: AllowList) -> Grant:
     name = "sasl.oauthbearer.jwt.retriever.class"
     retriever = (options.text(name) or _RETRIEVERS[0]).rpartition(".")[2]
     if retriever not in _RETRIEVERS:
@@ -229,7 +229,7 @@ def _grant(options: OAuthSettings, endpoint: OAuthEndpoint, allow: Allowed) -> G
     return SecretGrant(client_id, secret, scope, options.flag("sasl.oauthbearer.header.urlencode"))
 
 
-def _assertion(options: OAuthSettings, allow: Allowed) -> Assertion:
+def _assertion(options: OAuthSettings, allow: AllowList) -> Assertion:
     def file(name: str) -> str | None:
         path = options.text(_ASSERTION + name)
         if path is not None:

@@ -154,5 +154,5 @@ def _called(given: Text, what: str) -> str:
     except Exception as error:
         raise SaslAuthenticationFailedError(f"the function for the {what} failed: {type(error).__name__}") from None
     if not isinstance(value, str) or not reveal(value).strip():
-        raise SaslAuthenticationFailedError(f"the {what} is empty, or no text")
+        raise SaslAuthenticationFailedError(f"the {what} is empty, or not a string")
     return value

@@ -61,7 +61,7 @@ def check_claims_of_client(token: str, rules: ClaimRules) -> tuple[int, int | No
     """
     parts = token.split(".")
     if len(parts) != 3:
-        raise InvalidTokenError("the token is not a JWT, but an opaque text")
+        raise InvalidTokenError("the token is not a JWT, but an opaque string")
     claims = decode_part(parts[1])
     expires = claimed_time_ms(claims, "exp")
     if expires is None:

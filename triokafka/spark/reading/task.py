@@ -146,7 +146,7 @@ async def _batches(
         if is_there:
             since = doubted.setdefault((lost.partition, lost.position), now())
             if now() - since >= options.poll_timeout_ms / 1000:
-                raise KafkaTimeoutError(f"no progress for {now() - since:.0f} s: {lost}, though the log has it")
+                raise KafkaTimeoutError(f"no progress for {now() - since:.0f} s: {lost}. The log has this offset")
             await trio.sleep(_PAUSE)
 
 

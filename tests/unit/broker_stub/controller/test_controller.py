@@ -218,7 +218,7 @@ class TestStart:
         world = MemoryWorld()
         async with running(world):
             pass
-        with pytest.raises(errors.ConfigurationError, match="belongs to the node 1"):
+        with pytest.raises(errors.ConfigurationError, match="belongs to node 1"):
             await new_controller(world, BrokerConfig.for_tests(node_id=2, log_dirs=(DATA,))).open()
 
     async def test_answered_changes_survive_a_power_cut(self) -> None:

@@ -104,13 +104,13 @@ class HeartbeatSender:
             self._clock.polled(now)
 
     async def _leave_for_slow_user(self, now: float) -> None:
-        """Leave the group because the user does not ask for records, so that other members can read (KIP-62)."""
+        """Leave the group because the program asks for no records, so that other members can read (KIP-62)."""
         clock = self._clock
         silent, limit = (clock.idle_before + seconds for seconds in (now - clock.last_poll, clock.max_poll_interval))
         error = MaxPollIntervalExceededError(
-            f"no records were asked for in {silent:.0f} s, more than max_poll_interval_ms={limit * 1000:.0f}, so this"
-            f" member left group {self._status.group_id!r} and its partitions went to others. The next call joins"
-            " again. Raise max_poll_interval_ms, or lower max_poll_records"
+            f"the program asked for no records in {silent:.0f} s, more than max_poll_interval_ms={limit * 1000:.0f},"
+            f" so this member left group {self._status.group_id!r} and its partitions went to others. The next"
+            " call joins again. Raise max_poll_interval_ms, or lower max_poll_records"
         )
         self._status.error = error
         logger.warning("%s", error)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from triokafka import TopicPartition
-from triokafka.asyncio.consumer.local import LocalState
+from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.errors import NoOffsetForPartitionError
 
 A, B = TopicPartition("topic", 0), TopicPartition("topic", 1)
@@ -18,10 +18,10 @@ def records(*offsets: int) -> list[Any]:
     return [SimpleNamespace(offset=offset) for offset in offsets]
 
 
-def new() -> tuple[LocalState, list[tuple[TopicPartition, int, int]]]:
+def new() -> tuple[AsyncioState, list[tuple[TopicPartition, int, int]]]:
     """Return a state with both partitions assigned, and the list of its releases."""
     released: list[Any] = []
-    local = LocalState(asyncio.new_event_loop(), None, None, lambda *arguments: released.append(arguments))
+    local = AsyncioState(asyncio.new_event_loop(), None, None, lambda *arguments: released.append(arguments))
     local.loop.close()
     local.set_assignment(frozenset([A, B]), 0)
     return local, released

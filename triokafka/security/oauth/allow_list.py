@@ -17,7 +17,7 @@ URLS_VARIABLE: Final = "TRIOKAFKA_SASL_OAUTHBEARER_ALLOWED_URLS"
 FILES_VARIABLE: Final = "TRIOKAFKA_SASL_OAUTHBEARER_ALLOWED_FILES"
 
 
-class Allowed(NamedTuple):
+class AllowList(NamedTuple):
     """The URLs and the files that may be used, as exact texts, and the options that hold them."""
 
     urls: frozenset[str]
@@ -42,16 +42,16 @@ class Allowed(NamedTuple):
             )
 
 
-def allowed(
+def read_allow_list(
     urls: str | None,
     files: str | None,
     *,
     urls_option: str,
     files_option: str,
     environment: Mapping[str, str] = os.environ,
-) -> Allowed:
+) -> AllowList:
     """Return the allow-list: the environment's where it is set, or else that of the options."""
-    return Allowed(
+    return AllowList(
         _items(environment.get(URLS_VARIABLE, urls)),
         _items(environment.get(FILES_VARIABLE, files)),
         urls_option,

@@ -21,7 +21,7 @@ from triokafka.structs import TopicPartition
 logger = logging.getLogger(__name__)
 
 
-class LocalState:
+class AsyncioState:
     """The buffer, the assignment, errors to raise, and the waiters of one consumer.
 
     ``active_at`` is the time of the last call for records, in seconds of `time.monotonic`, and ``waiting`` the number
