@@ -266,6 +266,46 @@ def test_partitions_move(pair: Pair, tool: Tool, tmp_path: Path) -> None:
         assert theirs["execute"](*file).status and ours["execute"](*file).status, wrong
 
 
+@pytest.mark.parametrize("pair", [OURS], indirect=True)
+def test_moves_under_way_are_listed_limited_again_and_cancelled(pair: Pair, tool: Tool, tmp_path: Path) -> None:
+    """Each tool cancels a move that the throttle would let run for an hour."""
+    tool.ok("topics", "create", "slow", "--replica-assignment", "1:2")
+    producer = Producer({"bootstrap.servers": pair.bootstrap})
+    for _ in range(80):
+        producer.produce("slow", b"x" * 100_000, partition=0)
+    assert producer.flush(TIMEOUT) == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [3, 1]}]}')
+
+    def run_of(kind: str, verb: str, *more: str) -> str:
+        """Run a command of one tool to its successful end, and return its output."""
+        words = (*more, "--reassignment-json-file", str(plan))
+        if kind == OURS:
+            return tool.ok("reassign", verb, *words)
+        done = pair.kafkas("kafka-reassign-partitions", "--bootstrap-server", pair.bootstrap, f"--{verb}", *words)
+        assert done.status == 0, done
+        return done.out
+
+    def state() -> tuple[list[int], list[str], bool]:
+        """The replicas, the throttles of the topic, and whether a broker has one."""
+        (described,) = json.loads(tool.ok("topics", "describe", "slow", "--json"))
+        throttles = [name for name in described["configs"] if name.endswith("throttled.replicas")]
+        brokers = tool.ok("configs", "describe", "--entity-type", "brokers")
+        return described["partitions"][0]["replicas"], throttles, "throttled.rate" in brokers
+
+    for kind, other in ((KAFKA, OURS), (OURS, KAFKA)):
+        assert "Successfully started" in run_of(kind, "execute", "--throttle", "2000")
+        listed = [Row("--list", "reassign list", lines)]
+        assert not pair.differences("kafka-reassign-partitions", listed, tool)
+        assert "slow-0: replicas: 3,1,2. adding: 3. removing: 2." in tool.ok("reassign", "list")
+        assert "Reassignment of partition slow-0 is still in progress." in run_of(other, "verify")
+        assert "limit was set to 3000 B/s" in run_of(other, "execute", "--additional", "--throttle", "3000")
+        assert "slow-0" in run_of(kind, "cancel")
+        deadline = time.monotonic() + TIMEOUT
+        while state() != ([1, 2], [], False):  # a broker that is asked may know of the changes a moment later
+            assert time.monotonic() < deadline, state()
+
+
 def test_both_tools_produce_the_same_records_from_lines(pair: Pair, tool: Tool) -> None:
     """This compares the records of both tools, and the texts that both refuse."""
     where = ("--bootstrap-server", pair.bootstrap)
@@ -441,7 +481,9 @@ def test_reports_show_under_replicated_partitions_of_a_stopped_node(
 ) -> None:
     """This test is the last one: a node stops, and is the preferred leader again when it is back."""
     tool.ok("topics", "create", "led", "--replica-assignment", "2:3:1")
+    tool.ok("topics", "create", "strict", "--replica-assignment", "2:3:1", "--config", "min.insync.replicas=3")
     cluster.wait_until_in_sync("led")
+    cluster.wait_until_in_sync("strict")
     node = cluster.nodes[2]
     node.end()
     deadline = time.monotonic() + TIMEOUT
@@ -449,6 +491,10 @@ def test_reports_show_under_replicated_partitions_of_a_stopped_node(
         assert time.monotonic() < deadline
     filters = ("--under-replicated-partitions", "--at-min-isr-partitions", "--unavailable-partitions")
     reports = [Row(f"--describe --topic led {one}", f"topics describe led {one}", lines) for one in filters]
+    missing = "strict --under-min-isr-partitions"
+    while "strict\tPartition: 0" not in tool.ok("topics", "describe", *missing.split()):
+        assert time.monotonic() < deadline
+    reports.append(Row(f"--describe --topic {missing}", f"topics describe {missing}", lines))
     assert not pair.differences("kafka-topics", reports, tool)
     asked = "--election-type preferred --topic led --partition 0"
     election = Row(asked, f"leader-election {asked}", nothing)

@@ -200,11 +200,9 @@ class Connection:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
         if now is None:
             now = self._world.now()
-        is_only = not self._in_flight
-        liveness = self._liveness
-        if is_only and now - liveness.heard_at > liveness.first_look:
+        waiting, liveness = self._in_flight, self._liveness
+        if not waiting and now - liveness.heard_at > liveness.first_look:
             self._ping(_ignore, now)
-            is_only = False
         correlation_id = self._next_correlation_id
         kind: type[Request[Any]]
         answer: AnswerTemplate | None = None
@@ -219,11 +217,13 @@ class Connection:
             may_wait += allowed_wait(request)
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self.last_used_at = now
-        deadline = now + (self._request_timeout if timeout is None else timeout)
+        due = deadline = now + (self._request_timeout if timeout is None else timeout)
         entry = InFlightRequest(kind, version, correlation_id, now, deadline, on_done, answer, may_wait)
         self.in_flight += 1
         if expect_response:
-            self._in_flight.append(entry)
+            if not waiting:
+                due = min(deadline, now + liveness.first_look * share_of_limit(kind))
+            waiting.append(entry)
         size = sum(map(len, parts))
         if self._traffic is not None:
             self._traffic.sent(size, now)
@@ -232,9 +232,6 @@ class Connection:
         self._writer.write(parts, size, None if expect_response else entry)
         if self._unwritten or self.in_flight >= self._max_in_flight:
             self._slots.owner_may_wait = True
-        due = deadline
-        if is_only and expect_response:
-            due = min(deadline, now + liveness.first_look * share_of_limit(kind))
         if due < self._watched_until:
             self._watched_until = due
             self._watch.deadline = self._world.deadline(due)
@@ -456,22 +453,24 @@ class Connection:
 
     def _handle(self, frame: Buffer, decoded: Response | None = None) -> bool:
         """Handle one response. Return False when the connection has ended."""
-        if not self._in_flight:
+        waiting = self._in_flight
+        if not waiting:
             raise ProtocolError(f"{self.name} sent a response to no request")
-        entry = self._in_flight[0]
+        entry = waiting[0]
         (correlation_id,) = _SIZE.unpack_from(frame, 0)
         if correlation_id != entry.correlation_id:
             raise ProtocolError(
                 f"{self.name} answered with correlation id {correlation_id}, {entry.correlation_id} was due"
             )
-        numbers = entry.answer.read(frame) if entry.answer is not None else None
+        template, liveness = entry.answer, self._liveness
+        numbers = template.read(frame) if template is not None else None
         if numbers is None and decoded is None:
             decoded = entry.decode(frame, self.name, max_memory=self._max_memory)
-        self._in_flight.popleft()
+        waiting.popleft()
         self.in_flight -= 1
-        now = self.last_used_at = self._liveness.heard_at = self._world.now()
-        if self._liveness.patience:
-            self._liveness.note_prompt_answer(entry, now)
+        now = self.last_used_at = liveness.heard_at = self._world.now()
+        if liveness.patience:
+            liveness.note_prompt_answer(entry, now)
         if self._traffic is not None:
             self._traffic.answers.append((entry.request_type, len(frame) + 4, now - entry.started_at))
         if self._hooks:

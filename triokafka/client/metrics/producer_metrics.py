@@ -160,7 +160,7 @@ class ProducerMetrics:
 
     def _count(self, name: str, times: Sequence[float]) -> None:
         self._counters[f"{name}_total"] += sum(times)
-        self._counters[f"{name}_max"] = max(self._counters[f"{name}_max"], *times)
+        self._counters[f"{name}_max"] = max(self._counters[f"{name}_max"], max(times))
 
     def _feed_topic(
         self, topic: str, sizes: Sequence[float], records: Sequence[float], ratios: Sequence[float], now: float

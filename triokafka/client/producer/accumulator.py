@@ -218,7 +218,7 @@ class Accumulator:
         A shortcut with the result of `ready`, for `take_only`. None when the caller must use those.
         """
         settings, active = self.settings, self.active
-        if len(active) > 1 or settings.linger > 0 or settings.compression_type != "none":
+        if len(active) > 1 or settings.compression_type != "none" or (settings.linger > 0 and not self.in_hurry):
             return None
         (queue,) = active.values()
         head = queue.batches[0]

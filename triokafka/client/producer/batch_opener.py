@@ -167,7 +167,7 @@ class BatchOpener:
         """
         pause = min(_LONGEST_PAUSE_SECONDS, patience)
         if pause > 0 and len(queue.batches) > self._max_in_flight:
-            with trio.move_on_after(pause):
+            with trio.CancelScope(relative_deadline=pause):
                 if queue.shortened is None:
                     queue.shortened = trio.Event()
                 await queue.shortened.wait()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, Final
 
 from triokafka.client.producer.interceptors import ProducerRecord
@@ -41,7 +41,7 @@ class Columns:
     ) -> None:
         make = _objects if as_objects else _bytes
         self.values = make("values", values)
-        count = self._count = len(self.values)
+        self._count = len(self.values)
         self.keys = None if keys is None else make("keys", keys)
         self.headers: list[Any] | None = None
         self.same_headers: Any = ()
@@ -61,14 +61,18 @@ class Columns:
             self.timestamp = timestamp_ms
         else:
             self.timestamps = _integers("timestamp_ms", _TIMESTAMP, timestamp_ms, wall_ms(), MAX_INT64, timestamps=True)
-        for name, column in (
-            ("keys", self.keys),
-            ("partition", self.partitions),
-            ("timestamp_ms", self.timestamps),
-            ("headers", self.headers),
-        ):
-            if column is not None and len(column) != count:
-                raise ValueError(f"send_many got {count} values but {len(column)} {name}")
+        if self.keys is not None:
+            self._check_length("keys", self.keys)
+        if self.partitions is not None:
+            self._check_length("partition", self.partitions)
+        if self.timestamps is not None:
+            self._check_length("timestamp_ms", self.timestamps)
+        if self.headers is not None:
+            self._check_length("headers", self.headers)
+
+    def _check_length(self, name: str, column: Sized) -> None:
+        if len(column) != self._count:
+            raise ValueError(f"send_many got {self._count} values but {len(column)} {name}")
 
     def __len__(self) -> int:
         return self._count

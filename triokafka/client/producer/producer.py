@@ -499,7 +499,8 @@ class Producer:
             while pending:
                 batch = pending.pop()
                 await batch.wait()
-                pending.extend(piece for _, piece in batch.pieces)
+                if batch.pieces:
+                    pending.extend(piece for _, piece in batch.pieces)
         finally:
             accumulator.flushes -= 1
             self._times.add("flush", since)

@@ -81,15 +81,18 @@ class RequestSender:
         self.implicit = False
         self._min_version = _FIRST_ZSTD_VERSION if accumulator.settings.compression_type == "zstd" else None
         self._timeout_ms = int(client.config.request_timeout_ms)
+        # Without sequence numbers a retry could write records twice that the broker still works on.
+        self._wait_without_sequences = self._timeout_ms / 1000
         self._client_id = client.config.client_id
 
     def send(self, channel: BrokerChannel, cluster: Cluster, batches: list[ProducerBatch], now: float) -> None:
         """Send one request with batches of different partitions."""
         try:
-            if len(batches) == 1 and batches[0].number[0] > _BATCHES_BEFORE_A_ROUTE:
-                route = self._route(self._batches.queue_of(batches[0]), channel, cluster)
+            batch = batches[0]
+            if len(batches) == 1 and batch.number[0] > _BATCHES_BEFORE_A_ROUTE:
+                route = self._route(self._batches.queue_of(batch), channel, cluster)
                 template = route.template
-                filled = FilledRequest(template, batches[0].build())
+                filled = FilledRequest(template, batch.build())
                 self._submit(channel, filled, template.version, batches, route.ids, now)
             else:
                 # A response names topics as its request did, even if the metadata has changed meanwhile.
@@ -109,8 +112,9 @@ class RequestSender:
         except KafkaError as error:
             self._answers.unsent(batches, error, now)
         else:
-            self._counters["request_total"] += 1
-            self._counters["requests_in_flight"] += 1
+            counters = self._counters
+            counters["request_total"] += 1
+            counters["requests_in_flight"] += 1
             for batch in batches:
                 self._note_sent(batch, now)
 
@@ -177,8 +181,7 @@ class RequestSender:
             if self._accumulator.has_work:
                 self._wake()
 
-        # Without sequence numbers a retry could write records twice that the broker still works on.
-        may_wait = 0.0 if self._batches.idempotent else self._timeout_ms / 1000
+        may_wait = 0.0 if self._batches.idempotent else self._wait_without_sequences
         channel.submit(request, version, done, expect_response=self._acks != 0, now=now, may_wait=may_wait)
 
     def _ended(
@@ -208,7 +211,7 @@ class RequestSender:
             self._answers.written(batches, now)
 
     def _note_sent(self, batch: ProducerBatch, now: float) -> None:
-        size = len(batch.build())
+        size = batch.size
         builder = batch.builder
         if batch.attempts > 1 or builder is None:
             self._counters["byte_total"] += size

@@ -147,7 +147,8 @@ class ResponseHandler:
         if batch.done:
             self._batches.late_answer(batch, written=True)
             return
-        records, size = batch.count, batch.size if self._hooks else 0
+        records = batch.count
+        size = batch.size if self._hooks else 0  # acknowledging drops the bytes
         self._counters["record_send_total"] += records
         self._batches.acknowledge(batch, base_offset, log_append_time, now)
         if self._hooks:

@@ -76,8 +76,8 @@ class Sender:
         )
         settings = accumulator.settings
         self._counts_refusals = settings.availability_timeout > 0
-        # With linger or compression, a single batch must wait as others do.
-        self._may_send_only = not (self._counts_refusals or settings.linger > 0 or settings.compression_type != "none")
+        self._lingers = settings.linger > 0
+        self._may_send_only = settings.compression_type == "none" and not self._counts_refusals
         self._requests = RequestSender(
             accumulator,
             client,
@@ -154,7 +154,7 @@ class Sender:
                 self._want_identity()
             return expiry
         cluster = client.cluster
-        if self._may_send_only and self._sends_only(cluster, now):
+        if self._may_send_only and (accumulator.in_hurry or not self._lingers) and self._sends_only(cluster, now):
             return expiry
         channels: dict[int, BrokerChannel] = {}
         while True:

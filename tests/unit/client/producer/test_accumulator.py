@@ -552,6 +552,13 @@ def test_a_batch_that_is_to_be_compressed_or_lingers_is_not_taken_alone(settings
     assert bench.accumulator.only_head(0.0) is None
 
 
+def test_a_flush_takes_the_only_batch_before_its_linger_time() -> None:
+    bench = Bench(linger=1.0)
+    only = bench.batch()
+    bench.accumulator.flushes += 1
+    assert bench.accumulator.only_head(0.0) is only
+
+
 def test_the_only_batch_has_records() -> None:
     bench = Bench(linger=0.0)
     buffer = bench.accumulator.pool.try_allocate(200)
