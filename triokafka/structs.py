@@ -94,7 +94,7 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """What a lookup by time found: offset, the record's timestamp in milliseconds, its leader epoch (-1 unknown)."""
+    """The result of a lookup by time: offset, the record's timestamp in milliseconds, its leader epoch (-1 unknown)."""
 
     offset: int
     timestamp: int

@@ -123,7 +123,7 @@ async def test_port_in_use_is_an_error_with_the_address() -> None:
 
 
 async def test_insecure_listener_with_security_options_is_refused() -> None:
-    """It must not be served in plaintext."""
+    """Otherwise the listener would be served in plaintext."""
     config = BrokerConfig.for_tests(
         listeners=("SECURE://127.0.0.1:0",), listener_security_protocol_map=("SECURE:SASL_SSL",)
     )

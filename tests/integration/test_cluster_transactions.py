@@ -145,7 +145,7 @@ def test_transactions_are_whole_while_leaders_move_and_brokers_stop() -> None:
             for topic in ("__transaction_state", "t"):
                 if cluster.leader(topic, 0) >= 0:
                     cluster.move_leader(topic, chance.randrange(4))
-            time.sleep(0.3)  # leaders have moved for that long
+            time.sleep(0.3)  # transactions continue at the new leaders before a broker restarts
             cluster.restart(chance.randrange(1, 4), clean=chance.random() < 0.5)
         for writer in writers:
             writer.join()

@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def complaints(page: Page, name: str) -> list[str]:
-    """What is wrong with the page, at all widths and in both themes of `LOOKS`."""
+    """Return the faults of the page, at all widths and in both themes of `LOOKS`."""
     found = []
     for width, dark in LOOKS:
         await page.look(width, dark=dark)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -266,6 +267,46 @@ def test_partitions_move(pair: Pair, tool: Tool, tmp_path: Path) -> None:
         assert theirs["execute"](*file).status and ours["execute"](*file).status, wrong
 
 
+@pytest.mark.parametrize("pair", [OURS], indirect=True)
+def test_moves_under_way_are_listed_limited_again_and_cancelled(pair: Pair, tool: Tool, tmp_path: Path) -> None:
+    """Each tool cancels a move that the throttle would let run for an hour."""
+    tool.ok("topics", "create", "slow", "--replica-assignment", "1:2")
+    producer = Producer({"bootstrap.servers": pair.bootstrap})
+    for _ in range(80):
+        producer.produce("slow", b"x" * 100_000, partition=0)
+    assert producer.flush(TIMEOUT) == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"version": 1, "partitions": [{"topic": "slow", "partition": 0, "replicas": [3, 1]}]}')
+
+    def run_of(kind: str, verb: str, *more: str) -> str:
+        """Run a command of one tool to its successful end, and return its output."""
+        words = (*more, "--reassignment-json-file", str(plan))
+        if kind == OURS:
+            return tool.ok("reassign", verb, *words)
+        done = pair.kafkas("kafka-reassign-partitions", "--bootstrap-server", pair.bootstrap, f"--{verb}", *words)
+        assert done.status == 0, done
+        return done.out
+
+    def state() -> tuple[list[int], list[str], bool]:
+        """The replicas, the throttles of the topic, and whether a broker has one."""
+        (described,) = json.loads(tool.ok("topics", "describe", "slow", "--json"))
+        throttles = [name for name in described["configs"] if name.endswith("throttled.replicas")]
+        brokers = tool.ok("configs", "describe", "--entity-type", "brokers")
+        return described["partitions"][0]["replicas"], throttles, "throttled.rate" in brokers
+
+    for kind, other in ((KAFKA, OURS), (OURS, KAFKA)):
+        assert "Successfully started" in run_of(kind, "execute", "--throttle", "2000")
+        listed = [Row("--list", "reassign list", lines)]
+        assert not pair.differences("kafka-reassign-partitions", listed, tool)
+        assert "slow-0: replicas: 3,1,2. adding: 3. removing: 2." in tool.ok("reassign", "list")
+        assert "Reassignment of partition slow-0 is still in progress." in run_of(other, "verify")
+        assert "limit was set to 3000 B/s" in run_of(other, "execute", "--additional", "--throttle", "3000")
+        assert "slow-0" in run_of(kind, "cancel")
+        deadline = time.monotonic() + TIMEOUT
+        while state() != ([1, 2], [], False):  # a broker that is asked may know of the changes a moment later
+            assert time.monotonic() < deadline, state()
+
+
 def test_both_tools_produce_the_same_records_from_lines(pair: Pair, tool: Tool) -> None:
     """This compares the records of both tools, and the texts that both refuse."""
     where = ("--bootstrap-server", pair.bootstrap)
@@ -439,9 +480,11 @@ def test_directories_are_described_and_formatted(
 def test_reports_show_under_replicated_partitions_of_a_stopped_node(
     pair: Pair, tool: Tool, cluster: MixedCluster
 ) -> None:
-    """This test is the last one: a node stops, and is the preferred leader again when it is back."""
+    """This test and the next one come last: nodes stop. This one is the preferred leader again when it is back."""
     tool.ok("topics", "create", "led", "--replica-assignment", "2:3:1")
+    tool.ok("topics", "create", "strict", "--replica-assignment", "2:3:1", "--config", "min.insync.replicas=3")
     cluster.wait_until_in_sync("led")
+    cluster.wait_until_in_sync("strict")
     node = cluster.nodes[2]
     node.end()
     deadline = time.monotonic() + TIMEOUT
@@ -449,6 +492,10 @@ def test_reports_show_under_replicated_partitions_of_a_stopped_node(
         assert time.monotonic() < deadline
     filters = ("--under-replicated-partitions", "--at-min-isr-partitions", "--unavailable-partitions")
     reports = [Row(f"--describe --topic led {one}", f"topics describe led {one}", lines) for one in filters]
+    missing = "strict --under-min-isr-partitions"
+    while "strict\tPartition: 0" not in tool.ok("topics", "describe", *missing.split()):
+        assert time.monotonic() < deadline
+    reports.append(Row(f"--describe --topic {missing}", f"topics describe {missing}", lines))
     assert not pair.differences("kafka-topics", reports, tool)
     asked = "--election-type preferred --topic led --partition 0"
     election = Row(asked, f"leader-election {asked}", nothing)
@@ -461,3 +508,30 @@ def test_reports_show_under_replicated_partitions_of_a_stopped_node(
         assert time.monotonic() < deadline + TIMEOUT, done
     assert not pair.differences("kafka-leader-election", [election._replace(fix=lines)], tool)
     assert cluster.leaders("led") == [2]
+
+
+@pytest.mark.parametrize("pair", [OURS], indirect=True)
+def test_unclean_election_lets_a_replica_out_of_sync_lead(pair: Pair, tool: Tool, cluster: MixedCluster) -> None:
+    tool.ok("topics", "create", "torn", "--replica-assignment", "2:3", "--config", "min.insync.replicas=1")
+    cluster.wait_until_in_sync("torn")
+    cluster.nodes[3].end(signal.SIGTERM)
+    producer = Producer({"bootstrap.servers": cluster.nodes[2].address, "acks": "all"})
+    producer.produce("torn", b"only on node 2", partition=0)
+    assert producer.flush(TIMEOUT) == 0
+    cluster.nodes[2].end(signal.SIGTERM)
+    cluster.nodes[3].start()
+    cluster.nodes[3].wait_until_listening()
+    where = ("--bootstrap-server", cluster.nodes[3].address)
+    deadline = time.monotonic() + TIMEOUT
+    asked = ("--topic", "torn", "--partition", "0")
+    while (refused := pair.kafkas("kafka-leader-election", *where, "--election-type", "preferred", *asked)).status == 0:
+        assert time.monotonic() < deadline, refused
+    while not (
+        done := pair.kafkas("kafka-leader-election", *where, "--election-type", "unclean", *asked)
+    ).out.startswith("Successfully completed leader election (UNCLEAN) for partitions torn-0"):
+        assert time.monotonic() < deadline, done
+    cluster.nodes[2].start()
+    cluster.nodes[2].wait_until_listening()
+    cluster.wait_until_in_sync("torn")
+    assert cluster.leaders("torn") == [3]
+    assert tool.ok("get-offsets", "--topic", "torn") == "torn:0:0\n"

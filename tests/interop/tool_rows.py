@@ -435,7 +435,8 @@ MEASUREMENTS: Final = [
     Row(f"--topic measured --num-records {words}", f"perf consume --topic measured --num-records {words}{csv}", fix)
     for words, csv, fix in [
         ("10", " --csv", measured),
-        ("10 --show-detailed-stats --timeout 500", "", titles), ("10 --group g --fetch-size 1000", " --csv", measured),
+        ("10 --show-detailed-stats --timeout 30000", "", titles),
+        ("10 --group g --fetch-size 1000", " --csv", measured),
         ("10 --command-property fetch.min.bytes=1", " --csv", measured), ("x", "", nothing),
     ]
 ]  # fmt: skip

@@ -65,7 +65,7 @@ def header(producer_id: int, epoch: int, offset: int, *, sequence: int = -1, con
 
 @lru_cache(maxsize=1_000)
 def told(record: CoordinatorRecord) -> tuple[str, TransactionMetadata]:
-    """What a record of the coordinator's log says. It has one encoding."""
+    """Return the content of a record of the coordinator's log, which has one encoding."""
     change = decode(record.key, record.value)
     assert change is not None and change.value is not None
     assert encode(change, VERSION) == record

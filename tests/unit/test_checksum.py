@@ -14,7 +14,7 @@ from triokafka.checksum import crc32c
 
 
 def run_python(program: str, **environment: str) -> str:
-    """What a program prints in a process of its own."""
+    """Return the output of a program in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         env=os.environ | {"PYTHONPATH": str(Path(triokafka.__file__).parent.parent)} | environment,

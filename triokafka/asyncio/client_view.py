@@ -1,4 +1,4 @@
-"""What programs use of aiokafka's `AIOKafkaClient`: checks of a broker's health, and the cluster's metadata."""
+"""The part of aiokafka's `AIOKafkaClient` that programs use: checks of brokers' health, and the cluster's metadata."""
 
 from __future__ import annotations
 

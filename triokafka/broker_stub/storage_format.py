@@ -1,4 +1,4 @@
-"""What ``storage format`` writes into data directories, as Kafka's kafka-storage does.
+"""The files that ``storage format`` writes into data directories, as Kafka's kafka-storage does.
 
 - ``meta.properties`` in every directory: the ids of the cluster, the node and the directory.
 - ``bootstrap.checkpoint``: the first records of the cluster. The first active controller appends them to the log.

@@ -129,7 +129,7 @@ class BytesSerializer(Serializer[Buffer]):
     """Bytes without conversion: ``bytes``, ``bytearray`` or ``memoryview``."""
 
     def serialize(self, topic: str, value: Buffer, headers: Headers | None = None) -> Buffer:
-        """The same bytes."""
+        """Return the bytes unchanged."""
         if not isinstance(value, (bytes, bytearray, memoryview)):
             raise _mismatch(self, "bytes, a bytearray or a memoryview", value)
         return value
@@ -139,7 +139,7 @@ class BytesDeserializer(Deserializer[bytes]):
     """Bytes without conversion."""
 
     def deserialize(self, topic: str, data: bytes, headers: Headers | None = None) -> bytes:
-        """The same bytes."""
+        """Return the bytes unchanged."""
         return bytes(data)
 
 

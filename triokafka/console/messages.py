@@ -41,7 +41,7 @@ _OPTIONS: Final = {
 
 @dataclass(frozen=True)
 class Search:
-    """What to read. ``start`` is "newest", "oldest", an offset, or a time as ``@MILLISECONDS``."""
+    """A search for messages of a topic. ``start`` is "newest", "oldest", an offset, or a time as ``@MILLISECONDS``."""
 
     topic: str
     partition: int | None = None

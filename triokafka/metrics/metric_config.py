@@ -1,4 +1,4 @@
-"""What statistics need to know: the window, the quota, default tags, and the recording level. Times are seconds."""
+"""Configuration of statistics: the window, the quota, default tags, and the recording level. Times are seconds."""
 
 from __future__ import annotations
 

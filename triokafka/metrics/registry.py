@@ -91,10 +91,6 @@ class Metrics:
         )
         return sensor
 
-    def get_sensor(self, name: str) -> Sensor | None:
-        """Return the sensor of a name, or None."""
-        return self._sensors.get(name)
-
     def remove_sensor(self, name: str) -> None:
         """Remove a sensor with its metrics, and its child sensors. Nothing happens without such a sensor."""
         sensor = self._sensors.pop(name, None)
@@ -151,12 +147,6 @@ class Metrics:
         """Add a reporter, and give it the metrics that exist."""
         reporter.init(list(self._metrics.values()))
         self._reporters.append(reporter)
-
-    def remove_reporter(self, reporter: MetricsReporter) -> None:
-        """Remove a reporter, and close it."""
-        if reporter in self._reporters:
-            self._reporters.remove(reporter)
-            reporter.close()
 
     @property
     def has_reporters(self) -> bool:

@@ -407,7 +407,7 @@ class BrokerChannel:
                         handshake_timeout=self._first_answer_timeout(),
                     )
                 self._address = _Address(host, port, server_name)
-                self._closed_by = None  # another address may have closed its connection without a word
+                self._closed_by = None  # another address may have closed its connection without an error
                 return stream
             except ssl.SSLError as error:
                 final = handshake_error(f"{self.name}", error, server_name)

@@ -157,17 +157,6 @@ class Message(Struct):
         self.encode_into(out, [], version)
         return b"".join(out)
 
-    def encode_parts(self, version: int) -> list[Buffer]:
-        """The message as buffers to be sent in order; larger records are passed on without a copy. A message of very
-        many elements has several buffers.
-
-        Raises the same as `encode`.
-        """
-        out: list[Buffer] = []
-        marks: list[int] = []
-        self.encode_into(out, marks, version)
-        return join_parts(out, marks)
-
     def encode_into(self, out: list[Buffer], marks: list[int], version: int) -> None:
         """Append the message in pieces to ``out``, and the positions of records and of large pieces to ``marks``.
 

@@ -154,7 +154,7 @@ class FilledAnswer:
         self.numbers = numbers
 
     def made(self) -> Response:
-        """The same as a message."""
+        """Return the response as a message."""
         return self.template.make(*self.numbers)
 
 

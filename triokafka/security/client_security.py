@@ -125,7 +125,7 @@ def _value(given: Credential | None, what: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """What a client adds to its connections."""
+    """The security layers that a client adds to its connections."""
 
     protocol: str = "PLAINTEXT"
     tls: TlsContexts | None = field(default=None, repr=False)

@@ -25,7 +25,7 @@ def token_password(secret: bytes) -> str:
 
 
 class TokenLogin(NamedTuple):
-    """What a listener needs to log in a client with a token: its credential, the owner's name, and the expiry."""
+    """The login of a client with a token: its credential, the owner's name, and the expiry."""
 
     credential: ScramCredential
     owner: str

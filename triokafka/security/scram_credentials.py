@@ -32,7 +32,7 @@ class ScramMechanism(enum.Enum):
 
 
 class ScramCredential(NamedTuple):
-    """What a server stores of one user and mechanism. It suffices to verify the password, not to log in elsewhere.
+    """A server's credential of one user and mechanism. It suffices to verify the password, not to log in elsewhere.
 
     The keys do not appear in the ``repr``.
     """

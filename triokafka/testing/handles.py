@@ -1,4 +1,4 @@
-"""What the handles of a broker or a cluster have in common, for code without Trio: plain threads, and asyncio.
+"""The common calls of the handles of a broker or a cluster, for code without Trio: plain threads, and asyncio.
 
 The broker or cluster is the ``target``; it runs in the thread of the ``portal``. Any thread may make these calls, which
 take milliseconds. The subclasses add the calls that wait, each in its own way.

@@ -1,4 +1,4 @@
-"""What this process uses: processor time, memory, open files, disk I/O. Linux has all values, other systems some."""
+"""Resource usage of this process: processor time, memory, open files, disk I/O. Some systems lack some values."""
 
 from __future__ import annotations
 

@@ -353,10 +353,3 @@ async def start_tls_client(inner: Stream, context: ssl.SSLContext, server_name: 
     stream = TlsStream(inner, context, server_side=False, server_name=server_name)
     await stream.handshake()
     return stream
-
-
-async def start_tls_server(inner: Stream, context: ssl.SSLContext) -> TlsStream:
-    """Do the handshake of a server over an accepted stream. Raises `OSError`; the caller closes ``inner`` then."""
-    stream = TlsStream(inner, context, server_side=True, server_name=None)
-    await stream.handshake()
-    return stream

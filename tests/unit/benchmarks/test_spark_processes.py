@@ -1,4 +1,4 @@
-"""What the Spark benchmark takes for the processor time of a session."""
+"""The processor time of a session in the Spark benchmark."""
 
 from __future__ import annotations
 

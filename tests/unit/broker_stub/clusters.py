@@ -186,7 +186,7 @@ def lifecycle(controller: Controller, world: RealWorld, config: BrokerConfig = C
 
 
 def registration(controller: Controller, world: RealWorld, config: BrokerConfig = CONFIG) -> BrokerRegistration:
-    """What a new process of the node's broker says of itself."""
+    """Return the registration of a new process of the node's broker."""
     return BrokerRegistration(
         broker_id=config.node_id,
         incarnation_id=world.uuid(),
@@ -241,7 +241,7 @@ async def let_in(controller: Controller, world: RealWorld, config: BrokerConfig 
 async def running(
     world: RealWorld, config: BrokerConfig = CONFIG, *, register: bool = True
 ) -> AsyncIterator[Controller]:
-    """A started controller with its queue running; leaving it stops it without a word, as the death of its process."""
+    """A started controller with its queue running. Leaving the block ends it as a killed process ends."""
     controller = new_controller(world, config)
     await controller.open()
     async with trio.open_nursery() as nursery:

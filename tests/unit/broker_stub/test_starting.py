@@ -136,7 +136,7 @@ def test_all_handlers_and_the_group_coordinator_are_there_soon_after_the_start(s
 
 
 def test_values_that_a_start_needs_are_no_frozen_dataclasses(start: dict[str, Any]) -> None:
-    """Each of them compiles six functions when its module is imported; a named tuple costs a tenth of that."""
+    """A frozen dataclass compiles six functions when its module is imported; a named tuple costs a tenth of that."""
     assert start["frozen"] == []
 
 

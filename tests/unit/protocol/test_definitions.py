@@ -66,7 +66,7 @@ def type_name(f: Field) -> str:
 
 
 def declared(f: Field) -> dict[str, Any]:
-    """What our declaration says of a field."""
+    """Return the properties of a field in our declaration."""
     return {
         "name": f.name,
         "type": type_name(f),
@@ -80,7 +80,7 @@ def declared(f: Field) -> dict[str, Any]:
 
 
 def defined(fact: dict[str, Any], own: Field, versions: str | None) -> dict[str, Any]:
-    """What Kafka's definition says of it; a default that it does not state is the zero of the type."""
+    """Return the properties of a field in Kafka's definition; an unstated default is the zero of the type."""
     base = fact["type"].removeprefix("[]")
     primitive = base in (*NUMBERS.values(), "uuid", "string", "records", "bytes")
     zero: Any = {"string": "", "bytes": b"", "uuid": NIL_UUID, "records": None, "bool": False, "float64": 0.0}.get(

@@ -1,4 +1,4 @@
-"""What Kafka's own Java classes (4.3.0) put on the wire, byte for byte, for every declared message and version.
+"""The bytes of Kafka's own Java classes (4.3.0) for every declared message and version.
 
 The vectors are made by ``tests/interop/java/Vectors.java``; ``make interop`` makes them again and compares. Three
 fillings each: the least that is valid, and two full ones.

@@ -201,7 +201,7 @@ def with_frame(frame: bytes, count: int, base_offset: int = 0, timestamp_type: i
     return bytes(head) + frame
 
 
-# Larger than a block, and partly of what cannot be made smaller, which is stored.
+# Larger than a compression block. Some of the content cannot be compressed, and is stored.
 PAYLOADS: list[Any] = [
     [(1_700_000_000_000 + n, b"%d" % n, b"text %d " % n * 40, []) for n in range(700)],
     [(1_700_000_000_000 + n, None, os.urandom(900), []) for n in range(200)],

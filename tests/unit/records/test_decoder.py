@@ -243,7 +243,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("payload", WRONG)
-def test_record_that_lies_about_its_lengths_is_corrupt(stack: Stack, payload: bytes) -> None:
+def test_record_with_wrong_lengths_is_corrupt(stack: Stack, payload: bytes) -> None:
     """The same in a long payload as at its end: a kernel may read those in different ways."""
     right = raw_batch(RECORD)
     assert stack.records.decode_records(right, check_crc=False)[0].value == b"v"

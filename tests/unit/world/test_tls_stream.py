@@ -10,7 +10,7 @@ import trustme
 
 from tests.support.simulated import current_simulation, simulated
 from triokafka.world import Stream
-from triokafka.world.tls_stream import TlsStream, receive_client_hello, start_tls_client, start_tls_server
+from triokafka.world.tls_stream import TlsStream, receive_client_hello, start_tls_client
 
 AUTHORITY = trustme.CA()
 
@@ -55,7 +55,9 @@ async def pair(*, choosy: bool = False) -> tuple[TlsStream, TlsStream]:
     made: list[TlsStream] = []
 
     async def serve() -> None:
-        made.append(await start_tls_server(await listener.accept(), server_context))
+        stream = TlsStream(await listener.accept(), server_context, server_side=True, server_name=None)
+        await stream.handshake()
+        made.append(stream)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve)

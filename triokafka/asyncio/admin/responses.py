@@ -1,6 +1,6 @@
-"""What `AIOKafkaAdminClient` returns where aiokafka returns responses of the protocol: the same fields as tuples.
+"""Results of `AIOKafkaAdminClient` where aiokafka returns responses of the protocol: the same fields as tuples.
 
-``to_object`` returns them as dictionaries with the protocol's names.
+``to_object`` returns the fields as dictionaries with the protocol's names.
 """
 
 from __future__ import annotations

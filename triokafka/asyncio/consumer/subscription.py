@@ -1,4 +1,4 @@
-"""What the program of an `AIOKafkaConsumer` has chosen to read."""
+"""The subscription or assignment that the program of an `AIOKafkaConsumer` has chosen."""
 
 from __future__ import annotations
 

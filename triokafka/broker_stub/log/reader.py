@@ -19,15 +19,9 @@ logger = logging.getLogger(__name__)
 
 
 class ReadResult(NamedTuple):
-    """Complete batches, the first of which contains the requested offset.
-
-    ``position`` is the byte position of the first batch in the segment ``segment_base_offset``; both are -1 when there
-    are no batches. All records are below ``end_offset``.
-    """
+    """Complete batches, the first of which contains the requested offset. All records are below ``end_offset``."""
 
     records: Buffer
-    segment_base_offset: int = -1
-    position: int = -1
     end_offset: int = -1
 
 
@@ -62,9 +56,9 @@ class LogReader:
         found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=False)
         if found is None:
             return ReadResult(b"")
-        base_offset, part = found
+        _, part = found
         end_offset = bound if part.next_offset is None else part.next_offset
-        return ReadResult(part.data, base_offset, part.position, end_offset)  # type: ignore[arg-type]  # no slice
+        return ReadResult(part.data, end_offset)  # type: ignore[arg-type]  # no slice
 
     def read_to_send(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True

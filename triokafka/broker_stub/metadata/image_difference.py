@@ -22,18 +22,12 @@ from triokafka.protocol.stored.cluster_metadata import (
 K = TypeVar("K")
 
 
-def difference_records(before: MetadataImage, after: MetadataImage) -> Iterator[Struct]:
+def difference_steps(before: MetadataImage, after: MetadataImage) -> Iterator[Struct | None]:
     """Yield the records whose replay on ``before`` leads to ``after``, apart from offset and epoch.
 
-    Equal parts have no record. A topic that was deleted and created again is removed first.
+    None stands for each of the equal entries, which may be very many. A topic that was deleted and created again is
+    removed first.
     """
-    for record in difference_steps(before, after):
-        if record is not None:
-            yield record
-
-
-def difference_steps(before: MetadataImage, after: MetadataImage) -> Iterator[Struct | None]:
-    """Yield the records of `difference_records`, and None for each of the equal entries, which may be very many."""
     for name in _keys_of(before.features, after.features):
         level = after.features.get(name, 0)
         if before.features.get(name, 0) != level:

@@ -1,4 +1,4 @@
-"""What a node of the quorum does when time passes, by its state: requests to other nodes, elections, timeouts.
+"""The timed work of a quorum node, by its state: requests to other nodes, elections, timeouts.
 
 Pure. `RaftCore` calls `DueWork.poll`, and repeats it while the state changes.
 """

@@ -1,4 +1,4 @@
-"""What a node of the quorum must have on its disk before anything that rests on it leaves the node, in threads."""
+"""Writes of a quorum node, in threads. A message leaves the node once the state behind it is on the disk."""
 
 from __future__ import annotations
 

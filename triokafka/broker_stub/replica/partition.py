@@ -589,7 +589,7 @@ class Partition:
         return EpochEnd(leader_epoch, start) if 0 <= found.end_offset <= start else found
 
     def _end_of_epoch(self, leader_epoch: int) -> EpochEnd:
-        """The same without regard to the log start offset."""
+        """Return the end of an epoch without regard to the log start offset."""
         end = self.log.log_end_offset
         if leader_epoch == self.leader_epoch and self.is_leader:
             return EpochEnd(leader_epoch, end)

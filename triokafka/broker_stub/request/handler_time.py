@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class CountsWaits(Protocol):
-    """What gets the time of the waits: a `RequestContext`."""
+    """Receives the time of the waits: a `RequestContext`."""
 
     parked_seconds: float
 

@@ -67,7 +67,7 @@ class ClientQuotas:
         self._found: dict[tuple[QuotaKind, str, str], tuple[float, tuple[QuotaKind, str, str]] | None] = {}
         self._usage: dict[tuple[QuotaKind, str, str], QuotaUsage] = {}
         # The sizes at which clients without recent usage are forgotten: when twice as many are known as after the last
-        # time, so that a client costs no look at all others.
+        # time, so that a new client does not cost a search through all others.
         self._most_buckets = self._most_usages = _MANY
 
     def __len__(self) -> int:

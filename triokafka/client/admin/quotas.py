@@ -18,7 +18,7 @@ from triokafka.protocol.api.describe_client_quotas import ComponentData, Describ
 
 
 class QuotaMatch(enum.Enum):
-    """A match of entities by something other than a name."""
+    """A match of quota entities that names none of them."""
 
     DEFAULT = 1
     """The default quota."""

@@ -54,7 +54,7 @@ ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class _Outcome(enum.Enum):
-    """What a fetch brought."""
+    """The result of a fetch."""
 
     REFUSED = "an error of the whole request"
     NOTHING = "nothing, long before the time that the broker may wait"

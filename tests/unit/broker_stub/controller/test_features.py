@@ -119,7 +119,7 @@ def test_unknown_feature_is_not_set_to_zero() -> None:
 
 @pytest.mark.parametrize("name", ["share.version", "streams.version"])
 def test_upgrade_to_a_feature_without_an_implementation_is_refused_with_the_remedy(name: str) -> None:
-    """`kafka-features upgrade --release-version 4.3` asks for it, and then nothing is upgraded."""
+    """`kafka-features upgrade --release-version 4.3` requests this; the tool then upgrades no feature."""
     code, message, after = update(cluster(), name, 1)
     assert code == InvalidUpdateVersionError.code and name not in after.features
     assert f"for feature {name}. Local controller -1 only supports versions 0-0" in str(message)

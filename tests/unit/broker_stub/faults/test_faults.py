@@ -125,7 +125,7 @@ async def send(node: Node, stream: Stream, number: int) -> None:
 
 
 async def receive(stream: Stream) -> bytes:
-    """What comes until the peer closes, or a whole frame is there."""
+    """Return the bytes received until the peer closes, or a whole frame is there."""
     data, buffer = b"", bytearray(4096)
     while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
         size = await stream.receive_into(memoryview(buffer))
@@ -137,7 +137,7 @@ async def receive(stream: Stream) -> bytes:
 
 @pytest.mark.parametrize(("close", "written"), [("before", 0), ("after", 1), ("within", 1)])
 async def test_a_connection_is_closed_around_an_answer(close: Close, written: int) -> None:
-    """What the broker did, the client cannot know."""
+    """The client cannot know whether the broker executed the request."""
     async with running_node(world=memory_world()) as node:
         await node.create("t")
         node.broker.faults.arm(RequestFault(api_key=PRODUCE, close=close))
@@ -166,7 +166,7 @@ async def test_a_lost_answer_leaves_the_connection_as_it_is() -> None:
 
 
 async def test_throttled_client_receives_its_throttle_time() -> None:
-    """KIP-219; that the connection is not read meanwhile is the processor's affair."""
+    """KIP-219. The connection's processor stops reading meanwhile; its own tests show that."""
     async with running_node() as node:
         await node.create("t")
         node.broker.faults.arm(RequestFault(api_key=PRODUCE, throttle_ms=700))
@@ -176,7 +176,7 @@ async def test_throttled_client_receives_its_throttle_time() -> None:
 
 
 async def test_a_delayed_request_holds_no_handler_slot() -> None:
-    """It is worked on when the time is over, and not before."""
+    """The broker handles the request when the delay is over, and not before."""
     async with running_node() as node:
         await node.create("t")
         node.broker.faults.arm(RequestFault(api_key=PRODUCE, delay_ms=50))

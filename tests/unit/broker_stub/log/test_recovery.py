@@ -70,7 +70,7 @@ def test_below_the_recovery_point_nothing_is_read() -> None:
 
 
 def test_a_tail_of_zeros_is_cut() -> None:
-    """What a preallocated or half-written file leaves."""
+    """A preallocated or half-written file ends with zeros."""
     storage, bases = stored()
     file = storage.open(path(bases[-1], ".log"))
     size = file.size()

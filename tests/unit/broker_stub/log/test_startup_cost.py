@@ -1,4 +1,4 @@
-"""What a start reads: after a clean stop nothing that grows with the data, after a crash no more than was not flushed.
+"""Reads of a start: after a clean stop nothing that grows with the data, after a crash only unflushed data.
 
 Counted in bytes at the storage door, so that it does not depend on the machine.
 """

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import replayed
-from triokafka.broker_stub.metadata.image_difference import difference_records
+from triokafka.broker_stub.metadata.image_difference import difference_steps
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records
 from triokafka.broker_stub.metadata.snapshots import image_records
 from triokafka.protocol.stored.cluster_metadata import (
@@ -44,8 +44,8 @@ def test_entry_is_kept_until_it_is_removed(added: MetadataRecord, removed: Metad
     assert list(image_records(image)) == [added]
     assert not replayed([removed], image).security_records
     empty = replayed([])
-    assert list(difference_records(empty, image)) == [added]
-    assert list(difference_records(image, empty)) == [removed]
+    assert list(filter(None, difference_steps(empty, image))) == [added]
+    assert list(filter(None, difference_steps(image, empty))) == [removed]
 
 
 def test_log_with_records_of_every_kind_is_read() -> None:

@@ -55,7 +55,7 @@ def test_checkpoint_that_is_not_in_the_log_counts_for_nothing() -> None:
 
 
 def test_uncommitted_records_and_open_transactions_are_not_cleaned() -> None:
-    """By whole segments."""
+    """The range ends with the last segment before them."""
     log = filled()
     assert found(log, committed=12).end_offset == 12
     assert found(log, committed=11).end_offset == 8
