@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -479,7 +480,7 @@ def test_directories_are_described_and_formatted(
 def test_reports_show_under_replicated_partitions_of_a_stopped_node(
     pair: Pair, tool: Tool, cluster: MixedCluster
 ) -> None:
-    """This test is the last one: a node stops, and is the preferred leader again when it is back."""
+    """This test and the next one come last: nodes stop. This one is the preferred leader again when it is back."""
     tool.ok("topics", "create", "led", "--replica-assignment", "2:3:1")
     tool.ok("topics", "create", "strict", "--replica-assignment", "2:3:1", "--config", "min.insync.replicas=3")
     cluster.wait_until_in_sync("led")
@@ -507,3 +508,30 @@ def test_reports_show_under_replicated_partitions_of_a_stopped_node(
         assert time.monotonic() < deadline + TIMEOUT, done
     assert not pair.differences("kafka-leader-election", [election._replace(fix=lines)], tool)
     assert cluster.leaders("led") == [2]
+
+
+@pytest.mark.parametrize("pair", [OURS], indirect=True)
+def test_unclean_election_lets_a_replica_out_of_sync_lead(pair: Pair, tool: Tool, cluster: MixedCluster) -> None:
+    tool.ok("topics", "create", "torn", "--replica-assignment", "2:3", "--config", "min.insync.replicas=1")
+    cluster.wait_until_in_sync("torn")
+    cluster.nodes[3].end(signal.SIGTERM)
+    producer = Producer({"bootstrap.servers": cluster.nodes[2].address, "acks": "all"})
+    producer.produce("torn", b"only on node 2", partition=0)
+    assert producer.flush(TIMEOUT) == 0
+    cluster.nodes[2].end(signal.SIGTERM)
+    cluster.nodes[3].start()
+    cluster.nodes[3].wait_until_listening()
+    where = ("--bootstrap-server", cluster.nodes[3].address)
+    deadline = time.monotonic() + TIMEOUT
+    asked = ("--topic", "torn", "--partition", "0")
+    while (refused := pair.kafkas("kafka-leader-election", *where, "--election-type", "preferred", *asked)).status == 0:
+        assert time.monotonic() < deadline, refused
+    while not (
+        done := pair.kafkas("kafka-leader-election", *where, "--election-type", "unclean", *asked)
+    ).out.startswith("Successfully completed leader election (UNCLEAN) for partitions torn-0"):
+        assert time.monotonic() < deadline, done
+    cluster.nodes[2].start()
+    cluster.nodes[2].wait_until_listening()
+    cluster.wait_until_in_sync("torn")
+    assert cluster.leaders("torn") == [3]
+    assert tool.ok("get-offsets", "--topic", "torn") == "torn:0:0\n"
