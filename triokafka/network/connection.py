@@ -104,7 +104,7 @@ class Connection:
         self.closed_by_peer = False
         self.in_flight = 0
         self.throttled_until = throttled_until
-        self._now = world.clock()
+        self._now = world.loop_clock()
         self.last_used_at = now = self._now()
         self._stream = stream
         self._world = world

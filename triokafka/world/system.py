@@ -50,7 +50,7 @@ class RealWorld(World):
             require_trio("This call")
             raise
 
-    def clock(self) -> Callable[[], float]:
+    def loop_clock(self) -> Callable[[], float]:
         if getattr(self.now, "__func__", None) is not RealWorld.now:  # replaced
             return self.now
         try:

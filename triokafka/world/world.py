@@ -39,7 +39,7 @@ class World(ABC):
     def now(self) -> float:
         """Return seconds on this node's monotonic clock; only differences are meaningful."""
 
-    def clock(self) -> Callable[[], float]:
+    def loop_clock(self) -> Callable[[], float]:
         """Return a function that does the same as `now`, and may cost less, for objects that end with the event loop.
 
         Call it inside of the event loop; the function is for that event loop only.

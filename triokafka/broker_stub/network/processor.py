@@ -139,7 +139,7 @@ class ConnectionProcessor:
     def __init__(self, stream: Stream, *, connection_id: str, listener: str, shared: Shared) -> None:
         self.connection_id = connection_id
         self.listener = listener
-        self._now = shared.world.clock()
+        self._now = shared.world.loop_clock()
         self.idle_since = self._now()
         self.principal = ANONYMOUS
         self.token_authenticated = False

@@ -106,7 +106,7 @@ class Dispatcher:
         self._memory = memory
         self._large_requests = LargeRequests(services.world, services.config, memory)
         self._world = services.world
-        self._now = services.world.clock()
+        self._now = services.world.loop_clock()
         self._client_quotas = services.quotas
         self._faults = services.faults
         self.metrics = RequestMetrics()
