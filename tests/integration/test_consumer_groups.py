@@ -9,6 +9,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.waiting import eventually
 from triokafka.structs import TopicPartition
 
 PARTITIONS = 6
@@ -50,12 +51,6 @@ class Member:
         await self.gone.wait()
 
 
-async def until(condition: Any) -> None:
-    with trio.fail_after(60):
-        while not condition():
-            await trio.sleep(0.02)
-
-
 def sizes(*members: Member) -> list[int]:
     return sorted(len(member.consumer.assignment()) for member in members)
 
@@ -68,17 +63,17 @@ async def test_members_share_the_partitions_as_they_come_and_go(
     async with trio.open_nursery() as nursery:
         first, second, third = make(), make(), make()
         nursery.start_soon(first.run)
-        await until(lambda: sizes(first) == [PARTITIONS])
+        await eventually(lambda: sizes(first) == [PARTITIONS])
         nursery.start_soon(second.run)
-        await until(lambda: sizes(first, second) == [3, 3])
+        await eventually(lambda: sizes(first, second) == [3, 3])
         nursery.start_soon(third.run)
-        await until(lambda: sizes(first, second, third) == [2, 2, 2])
+        await eventually(lambda: sizes(first, second, third) == [2, 2, 2])
         assigned = [partition for member in (first, second, third) for partition in member.consumer.assignment()]
         assert sorted(assigned) == [TopicPartition(filled, number) for number in range(PARTITIONS)]
         await second.leave()
-        await until(lambda: sizes(first, third) == [3, 3])
+        await eventually(lambda: sizes(first, third) == [3, 3])
         seen = first.seen + second.seen + third.seen
-        await until(lambda: len(first.seen + second.seen + third.seen) == RECORDS)
+        await eventually(lambda: len(first.seen + second.seen + third.seen) == RECORDS)
         assert len(seen) <= RECORDS
         await first.leave()
         await third.leave()
@@ -94,7 +89,7 @@ async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
         first, dead = Member(bootstrap, filled, group), Member(bootstrap, filled, group)
         nursery.start_soon(first.run)
         nursery.start_soon(dead.run)
-        await until(lambda: sizes(first, dead) == [3, 3])
+        await eventually(lambda: sizes(first, dead) == [3, 3])
         member = dead.consumer._engine.membership
         assert member is not None
 
@@ -105,8 +100,8 @@ async def test_a_dead_members_partitions_go_to_the_others_after_its_session(
         dead.consumer._engine.committer.commit_finished = send_nothing  # type: ignore[assignment, method-assign]
         await dead.leave()
         assert sizes(first) == [3]
-        await until(lambda: sizes(first) == [PARTITIONS])
-        await until(lambda: len(first.seen + dead.seen) == RECORDS)
+        await eventually(lambda: sizes(first) == [PARTITIONS])
+        await eventually(lambda: len(first.seen + dead.seen) == RECORDS)
         await first.leave()
 
 
@@ -118,13 +113,13 @@ async def test_a_static_member_returns_to_its_partitions_without_a_rebalance(
         second = Member(bootstrap, filled, group, group_instance_id="two")
         nursery.start_soon(first.run)
         nursery.start_soon(second.run)
-        await until(lambda: sizes(first, second) == [3, 3])
+        await eventually(lambda: sizes(first, second) == [3, 3])
         before = first.consumer.health().generation
         held = second.consumer.assignment()
         await second.leave()
         back = Member(bootstrap, filled, group, group_instance_id="two")
         nursery.start_soon(back.run)
-        await until(lambda: sizes(back) == [3])
+        await eventually(lambda: sizes(back) == [3])
         assert back.consumer.assignment() == held
         assert first.consumer.health().generation == before
         await first.leave()

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import trio
 
 import triokafka
 from tests.support.read_back import read_all
+from tests.support.waiting import eventually
 from triokafka.mirror import Mirror, MirrorOptions
 from triokafka.mirror.progress import read_checkpoints, read_positions
 from triokafka.security.acl import (
@@ -190,13 +191,6 @@ async def test_topic_that_was_recreated_starts_over(caplog: pytest.LogCaptureFix
         assert "recreated" in caplog.text
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Repeat a check until it holds; each takes a round trip."""
-    with trio.fail_after(PATIENCE):
-        while not await condition():
-            await trio.sleep(0.05)
-
-
 async def test_running_mirror_leaves_deleted_topics_deleted_and_copies_recreated_ones() -> None:
     async with running_broker() as west, running_broker() as east, trio.open_nursery() as nursery:
         await write(west, "orders", 10, partitions=1)
@@ -208,15 +202,15 @@ async def test_running_mirror_leaves_deleted_topics_deleted_and_copies_recreated
             status = await running.status()
             return status.partitions >= 1 and len(await records(east, f"west.{topic}", 0)) == count
 
-        await until(lambda: copied("orders", 10))
-        await until(lambda: copied("payments", 5))
+        await eventually(lambda: copied("orders", 10))
+        await eventually(lambda: copied("payments", 5))
         await west.delete_topic("orders")
         await write(west, "more", 3, partitions=1)  # the mirror refreshes its topics and its metadata
-        await until(lambda: copied("more", 3))
+        await eventually(lambda: copied("more", 3))
         async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
             assert "orders" not in [topic.name for topic in await admin.list_topics()]
         await write(west, "orders", 4, partitions=1, first=100)
-        await until(lambda: copied("orders", 14))
+        await eventually(lambda: copied("orders", 14))
         nursery.cancel_scope.cancel()
 
 
@@ -240,18 +234,18 @@ async def test_recreated_topic_that_is_longer_than_the_old_one_is_copied_once(ex
             async def created() -> bool:
                 return "west.orders" in [topic.name for topic in await admin.list_topics()]
 
-            await until(created)
-        await until(lambda: copied(values(0, 10)))
+            await eventually(created)
+        await eventually(lambda: copied(values(0, 10)))
 
         async def stored() -> bool:
             found = await read_positions({"bootstrap_servers": east.bootstrap_servers}, "west")
             return [position.next_offset for position in found.values()] == [10]
 
-        await until(stored)
+        await eventually(stored)
         west.delay_requests("ListOffsets", delay_ms=1_500, client_id="the mirror")  # the new topic grows meanwhile
         await west.delete_topic("orders")
         await write(west, "orders", 25, partitions=1, first=100)
-        await until(lambda: copied(values(0, 10) + values(100, 25)))
+        await eventually(lambda: copied(values(0, 10) + values(100, 25)))
         nursery.cancel_scope.cancel()
 
 
@@ -284,12 +278,12 @@ async def test_progress_that_is_deleted_while_the_mirror_runs_is_stored_again(
                 return await end_of_positions(admin) > 0
 
             async def noticed() -> bool:
-                return "had been deleted" in caplog.text
+                return "was deleted: it is created again" in caplog.text
 
-            await until(stored)
+            await eventually(stored)
             await east.delete_topic(POSITIONS.topic)
-            await until(noticed)
-            await until(stored)
+            await eventually(noticed)
+            await eventually(stored)
         again = await mirror(west, east)
         assert (await again.status()).records == 0
         assert "records are repeated" not in caplog.text
@@ -311,13 +305,13 @@ async def test_progress_that_is_truncated_while_the_mirror_runs_is_stored_again(
             async def stored() -> bool:
                 return await end_of_positions(admin) > truncated
 
-            await until(stored)
+            await eventually(stored)
             policy = triokafka.ConfigResource.topic(POSITIONS.topic)
             await admin.incremental_alter_configs({policy: {"cleanup.policy": "compact,delete"}})
             truncated = await end_of_positions(admin)
             await admin.delete_records({POSITIONS: truncated})
             west.fail_next("Fetch", "UNKNOWN_SERVER_ERROR", topic="orders")
-            await until(stored)
+            await eventually(stored)
         assert "records before offset" in caplog.text
         again = await mirror(west, east)
         assert (await again.status()).records == 0
@@ -335,11 +329,11 @@ async def test_progress_topic_that_another_process_created_again_is_filled(caplo
             async def stored() -> bool:
                 return await end_of_positions(admin) > 0
 
-            await until(stored)
+            await eventually(stored)
             await east.delete_topic(POSITIONS.topic)
             await admin.create_topics([triokafka.NewTopic(POSITIONS.topic, 1, configs={"cleanup.policy": "compact"})])
-            await until(stored)
-        assert "deleted" in caplog.text
+            await eventually(lambda: "deleted" in caplog.text)
+            await eventually(stored)
         assert (await (await mirror(west, east)).status()).records == 0
 
 
@@ -396,14 +390,14 @@ async def test_records_that_the_source_deletes_under_a_running_mirror_are_counte
             async def copying() -> bool:
                 return (await running.status()).records > 20
 
-            await until(copying)
+            await eventually(copying)
             async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
                 await admin.delete_records({TopicPartition("orders", 1): written // 2 - remaining})
 
             async def finished() -> bool:
                 return (await running.status()).lag == 0
 
-            await until(finished)
+            await eventually(finished)
             lost = (await running.status()).lost
             nursery.cancel_scope.cancel()
         with trio.fail_after(PATIENCE):

@@ -16,7 +16,7 @@ import trio
 
 import triokafka
 from tests.support.fault_proxy import ProxyTrouble, proxied_world
-from tests.support.producer_ledger import Promise
+from tests.support.producer_ledger import PROMISES, Promise
 from tests.support.producer_workload import Workload
 from tests.support.read_back import read_all
 from triokafka import errors
@@ -24,16 +24,6 @@ from triokafka.broker_stub.broker import Broker
 from triokafka.broker_stub.faults.faults import Fault
 from triokafka.testing import running_broker
 
-PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {
-    "idempotent-5-in-flight": (Promise.EXACTLY_ONCE, {}),
-    "idempotent-1-in-flight": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
-    "plain-1-in-flight": (
-        Promise.IN_ORDER,
-        {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
-    ),
-    "acks-1-5-in-flight": (Promise.AT_LEAST_ONCE, {"acks": 1}),
-    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
-}
 SCHEDULES = 10
 """Of each promise."""
 LONG_SCHEDULES = 100

@@ -12,6 +12,7 @@ import pytest
 import triokafka
 from tests.interop import jvm
 from tests.support import consumer_protocol_groups as groups
+from tests.support.waiting import eventually
 from triokafka.errors import (
     GroupMaxSizeReachedError,
     InvalidRegularExpressionError,
@@ -55,7 +56,7 @@ async def test_javas_consumer_takes_half_and_leaves_it(kafka: str, tmp_path: Pat
     async with group.running():
         await group.start("a", **groups.CONSUMER)
         await group.start("b", **groups.CONSUMER)
-        await groups.until(lambda: group.sizes() == [3, 3], "ours have it all")
+        await eventually(lambda: group.sizes() == [3, 3], "ours have it all")
         command = [
             "java",
             *jvm.QUICK_START,
@@ -71,15 +72,15 @@ async def test_javas_consumer_takes_half_and_leaves_it(kafka: str, tmp_path: Pat
                 [*command, *options, "--command-property", "group.protocol=consumer"], stdout=out, stderr=error_output
             )
         try:
-            await groups.until(lambda: group.sizes() == [2, 2], "Java's has a third")
+            await eventually(lambda: group.sizes() == [2, 2], "Java's has a third")
             await group.produce()
-            await groups.until(
+            await eventually(
                 lambda: len(group.seen) + len(output.read_bytes().splitlines()) == groups.RECORDS, "all is read"
             )
         finally:
             java.terminate()
             java.wait(groups.TIMEOUT)
-        await groups.until(lambda: group.sizes() == [3, 3], "it has left")
+        await eventually(lambda: group.sizes() == [3, 3], "it has left")
         assert set(group.seen.values()) == {1}
 
 
@@ -96,7 +97,7 @@ async def test_refusal_of_the_coordinator_is_raised_with_its_message(kafka: str)
     async with group.running():
         for number in range(8):
             await group.start(str(number), **groups.CONSUMER)
-        await groups.until(lambda: all(m.health().generation > 0 for m in group.members.values()), "eight have joined")
+        await eventually(lambda: all(m.health().generation > 0 for m in group.members.values()), "eight have joined")
         async with triokafka.Consumer("full", group_id="full", **options) as consumer:
             with pytest.raises(GroupMaxSizeReachedError, match="8"):
                 await consumer.poll(timeout_ms=20_000)

@@ -10,6 +10,7 @@ import trio
 
 import triokafka
 from tests.support.simulated import host_broker
+from tests.support.waiting import eventually
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
 from triokafka.testing.world import SimulatedWorld
@@ -102,12 +103,6 @@ async def produce(simulation: Simulation, count: int, first: int = 0) -> None:
                 await trio.sleep(0.1)
 
 
-async def until(condition: Any, seconds: float = 120) -> None:
-    with trio.fail_after(seconds):
-        while not condition():
-            await trio.sleep(0.05)
-
-
 @pytest.mark.parametrize("assignor", ["range", None])
 def test_a_new_member_stops_only_the_partitions_that_move(assignor: str | None) -> None:
 
@@ -116,18 +111,18 @@ def test_a_new_member_stops_only_the_partitions_that_move(assignor: str | None) 
         await produce(simulation, RECORDS)
         group = Group(simulation, group_remote_assignor=assignor)
         group.start("a")
-        await until(lambda: group.sizes() == [6])
+        await eventually(lambda: group.sizes() == [6])
         group.start("b")
-        await until(lambda: group.sizes() == [3, 3])
+        await eventually(lambda: group.sizes() == [3, 3])
         assert len(group.revoked) == 3
         await produce(simulation, RECORDS, RECORDS)
-        await until(lambda: len(group.seen) == 2 * RECORDS)
+        await eventually(lambda: len(group.seen) == 2 * RECORDS)
         assert set(group.seen.values()) == {1}  # no record was read twice
         for name in ("c", "d", "e"):
             group.start(name)
-        await until(lambda: group.sizes() == [1, 1, 1, 1, 2])
+        await eventually(lambda: group.sizes() == [1, 1, 1, 1, 2])
         await group.kill("a")
-        await until(lambda: group.owned() == EVERYTHING)
+        await eventually(lambda: group.owned() == EVERYTHING)
 
     run_simulation(main, 1)
 
@@ -141,14 +136,14 @@ def test_members_survive_a_restart_of_the_broker_and_read_no_record_twice() -> N
         group = Group(simulation)
         for name in ("a", "b", "c"):
             group.start(name)
-        await until(lambda: group.sizes() == [2, 2, 2] and len(group.seen) == RECORDS)
+        await eventually(lambda: group.sizes() == [2, 2, 2] and len(group.seen) == RECORDS)
         before = {name: (member.assignment(), member.health().member_id) for name, member in group.members.items()}
         read = group.seen.copy()
         await simulation.host("broker").kill()
         await trio.sleep(3)
         start_broker(simulation)
         await produce(simulation, RECORDS, RECORDS)
-        await until(lambda: len(group.seen) == 2 * RECORDS)
+        await eventually(lambda: len(group.seen) == 2 * RECORDS)
         assert {
             name: (member.assignment(), member.health().member_id) for name, member in group.members.items()
         } == before
@@ -165,15 +160,15 @@ def test_a_frozen_loop_gives_its_partitions_to_the_others_and_returns() -> None:
         group = Group(simulation, max_poll_interval_ms=8_000)
         group.start("a")
         group.start("b")
-        await until(lambda: group.sizes() == [3, 3])
+        await eventually(lambda: group.sizes() == [3, 3])
         group.frozen.add("a")
         simulation.nursery.start_soon(produce, simulation, RECORDS, RECORDS)
-        await until(lambda: len(group.members["b"].assignment()) == 6)
-        await until(lambda: len(group.seen) == 2 * RECORDS)
+        await eventually(lambda: len(group.members["b"].assignment()) == 6)
+        await eventually(lambda: len(group.seen) == 2 * RECORDS)
         group.frozen.clear()
         await produce(simulation, RECORDS, 2 * RECORDS)
-        await until(lambda: group.sizes() == [3, 3] and group.owned() == EVERYTHING)
-        await until(lambda: len(group.seen) == 3 * RECORDS)
+        await eventually(lambda: group.sizes() == [3, 3] and group.owned() == EVERYTHING)
+        await eventually(lambda: len(group.seen) == 3 * RECORDS)
 
     run_simulation(main, 3)
 
@@ -186,12 +181,12 @@ def test_a_crashed_static_member_waits_for_the_end_of_its_session_and_reports_it
         group = Group(simulation)
         group.start("a", group_instance_id="a")
         group.start("b", group_instance_id="b")
-        await until(lambda: group.sizes() == [3, 3] and len(group.seen) == RECORDS)
+        await eventually(lambda: group.sizes() == [3, 3] and len(group.seen) == RECORDS)
         simulation.nursery.start_soon(group.kill, "a")
         group.start("again", group_instance_id="a")
         await trio.sleep(3)
         assert "still belongs to another member" in group.members["again"].health().troubles[0]
-        await until(lambda: group.sizes() == [3, 3] and group.owned() == EVERYTHING)
+        await eventually(lambda: group.sizes() == [3, 3] and group.owned() == EVERYTHING)
         assert group.members["again"].health().healthy
 
     run_simulation(main, 4)

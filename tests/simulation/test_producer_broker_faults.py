@@ -14,7 +14,7 @@ import pytest
 import trio
 
 import triokafka
-from tests.support.producer_ledger import Ledger, Promise
+from tests.support.producer_ledger import PROMISES, Ledger, Promise
 from tests.support.producer_workload import Workload
 from tests.support.read_back import read_all
 from tests.support.simulated import run_seeds
@@ -29,17 +29,6 @@ TOPICS = {"orders": 2, "events": 1}
 BOOTSTRAP = "broker:9092"
 SEEDS = 40
 LONG_SEEDS = 1_000
-
-PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {
-    "idempotent-5-in-flight": (Promise.EXACTLY_ONCE, {}),
-    "idempotent-1-in-flight": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
-    "plain-1-in-flight": (
-        Promise.IN_ORDER,
-        {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
-    ),
-    "acks-1-5-in-flight": (Promise.AT_LEAST_ONCE, {"acks": 1}),
-    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
-}
 
 _REFUSALS = (
     errors.NotLeaderForPartitionError,

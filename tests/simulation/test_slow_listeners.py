@@ -10,6 +10,7 @@ import trio
 
 import triokafka
 from tests.support.group_faults import EVERYTHING, PARTITIONS, PORT, PROTOCOLS, Protocol, start_broker
+from tests.support.waiting import eventually
 from triokafka.errors import MaxPollIntervalExceededError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
@@ -57,12 +58,6 @@ async def keep_polling(one: triokafka.Consumer) -> None:
             await one.poll(timeout_ms=500)
 
 
-async def until(holds: Any, seconds: float) -> None:
-    with trio.fail_after(seconds):
-        while not holds():
-            await trio.sleep(0.05)
-
-
 @pytest.mark.parametrize("protocol", get_args(Protocol))
 def test_a_listener_that_never_returns_costs_its_member_the_membership_and_the_group_a_rebalance_timeout(
     protocol: Protocol,
@@ -79,16 +74,16 @@ def test_a_listener_that_never_returns_costs_its_member_the_membership_and_the_g
             stuck.subscribe("t", listener=listener)
             other.subscribe("t")
             nursery.start_soon(keep_polling, stuck)
-            await until(lambda: len(stuck.assignment()) == PARTITIONS, 10)
+            await eventually(lambda: len(stuck.assignment()) == PARTITIONS, seconds=10)
             nursery.start_soon(keep_polling, other)
-            await until(lambda: listener.calls == ["revoked"], 5)
+            await eventually(lambda: listener.calls == ["revoked"], seconds=5)
             # The other member gets the stuck member's partitions as soon as that member is removed from the group.
-            await until(lambda: sorted(other.assignment()) == EVERYTHING, REBALANCE_TIMEOUT + 8)
+            await eventually(lambda: sorted(other.assignment()) == EVERYTHING, seconds=REBALANCE_TIMEOUT + 8)
             assert listener.calls == ["revoked"]
             listener.lets_go.set()
-            await until(
+            await eventually(
                 lambda: sorted([*stuck.assignment(), *other.assignment()]) == EVERYTHING and stuck.assignment(),
-                REBALANCE_TIMEOUT,
+                seconds=REBALANCE_TIMEOUT,
             )
             assert listener.calls[:2] == ["revoked", "done"]
             nursery.cancel_scope.cancel()

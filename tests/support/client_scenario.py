@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 import trio
 
 import triokafka
+from tests.support.waiting import eventually
 from triokafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 
@@ -15,12 +14,6 @@ PARTITIONS = 4
 PER_CODEC = 200
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_TIMESTAMP = 1_700_000_000_000
-
-
-async def eventually(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Repeat a check until it is true: a change on one node reaches the others a moment later."""
-    while not await condition():
-        await trio.sleep(0.05)
 
 
 def expected() -> set[tuple[int, bytes | None, bytes, int, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import trio
 from confluent_kafka import Consumer
 
 import triokafka
+from tests.support.waiting import eventually
 from triokafka.structs import TopicPartition
 
 PARTITIONS = 6
@@ -111,15 +112,6 @@ class Group:
         return [0 if offset is None else offset.offset for offset in found.values()]
 
 
-async def until(condition: Callable[[], object], failure: str) -> None:
-    """Wait for a condition that several programs must reach."""
-    with trio.move_on_after(TIMEOUT):
-        while not condition():
-            await trio.sleep(0.05)
-        return
-    raise AssertionError(failure)
-
-
 class Librdkafka(threading.Thread):
     """librdkafka's consumer in a thread, under the consumer protocol."""
 
@@ -161,20 +153,20 @@ async def beside_librdkafka(bootstrap: str, topic: str, name: str) -> None:
     async with group.running():
         await group.produce()
         await group.start("a", **CONSUMER)
-        await until(lambda: len(group.seen) == RECORDS, "the first reads everything")
+        await eventually(lambda: len(group.seen) == RECORDS, "the first reads everything")
         await group.start("b", **CONSUMER)
         peer = Librdkafka(bootstrap, topic, name)
         try:
-            await until(lambda: group.sizes() == [2, 2] and peer.assigned == 2, "all have a third")
+            await eventually(lambda: group.sizes() == [2, 2] and peer.assigned == 2, "all have a third")
             await group.produce()
-            await until(lambda: len(group.seen) + len(peer.seen) == 2 * RECORDS, "both read the rest")
+            await eventually(lambda: len(group.seen) + len(peer.seen) == 2 * RECORDS, "both read the rest")
             await group.stop("a")
-            await until(lambda: group.sizes() == [3] and peer.assigned == 3, "the others take over its partitions")
+            await eventually(lambda: group.sizes() == [3] and peer.assigned == 3, "the others take over its partitions")
         finally:
             await trio.to_thread.run_sync(peer.stop)
-        await until(lambda: group.sizes() == [PARTITIONS], "the last has everything")
+        await eventually(lambda: group.sizes() == [PARTITIONS], "the last has everything")
         await group.produce()
-        await until(lambda: len(group.seen) + len(peer.seen) == 3 * RECORDS, "it reads on")
+        await eventually(lambda: len(group.seen) + len(peer.seen) == 3 * RECORDS, "it reads on")
         assert set((group.seen + peer.seen).values()) == {1}
         assert not {where for where in group.seen if where in peer.seen}
     assert await group.committed() == [3 * RECORDS // PARTITIONS] * PARTITIONS
@@ -189,10 +181,10 @@ async def upgraded_and_back(bootstrap: str, topic: str, name: str, strategy: str
 
     async def goes_on(sizes: list[int]) -> None:
         nonlocal total, before
-        await until(lambda: group.sizes() == sizes, f"the partitions are assigned as {sizes}, not {group.sizes()}")
+        await eventually(lambda: group.sizes() == sizes, f"the partitions are assigned as {sizes}, not {group.sizes()}")
         await group.produce()
         total += RECORDS
-        await until(lambda: len(group.seen) == total, "all written records are read")
+        await eventually(lambda: len(group.seen) == total, "all written records are read")
         now = await group.committed()
         assert all(earlier <= later for earlier, later in zip(before, now, strict=True)), (before, now)
         before = now
@@ -215,11 +207,11 @@ async def with_a_pattern(bootstrap: str, topic: str, name: str) -> None:
     async with group.running():
         await group.produce()
         await group.start("a", triokafka.SubscriptionPattern(f"{topic}.*"), **CONSUMER)
-        await until(lambda: len(group.seen) == RECORDS, "it reads all existing records")
+        await eventually(lambda: len(group.seen) == RECORDS, "it reads all existing records")
         assert group.members["a"].subscription() == {topic}
         async with triokafka.AdminClient(bootstrap_servers=bootstrap) as admin:
             await admin.create_topics([triokafka.NewTopic(f"{topic}-more", 2, 1)])
-        await until(lambda: group.sizes() == [PARTITIONS + 2], "it also owns the topics created later")
+        await eventually(lambda: group.sizes() == [PARTITIONS + 2], "it also owns the topics created later")
 
 
 async def with_static_members(bootstrap: str, topic: str, name: str) -> None:
@@ -228,11 +220,11 @@ async def with_static_members(bootstrap: str, topic: str, name: str) -> None:
     async with group.running():
         for member in ("a", "b"):
             await group.start(member, group_instance_id=member, **CONSUMER)
-        await until(lambda: group.sizes() == [3, 3], "both have a half")
+        await eventually(lambda: group.sizes() == [3, 3], "both have a half")
         before = group.members["a"].assignment()
         given_up = list(group.revoked["b"])  # half of all, if it was the first
         await group.stop("a")
         await group.start("a", group_instance_id="a", **CONSUMER)
-        await until(lambda: group.sizes() == [3, 3], "it is back")
+        await eventually(lambda: group.sizes() == [3, 3], "it is back")
         assert group.members["a"].assignment() == before
         assert group.revoked["b"] == given_up

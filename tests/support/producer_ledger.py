@@ -30,6 +30,19 @@ class Promise(enum.Enum):
     AT_MOST_ONCE = "acks=0: no repeats; records may be missing, and a broken connection may be read after the new one"
 
 
+PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {
+    "idempotent-5-in-flight": (Promise.EXACTLY_ONCE, {}),
+    "idempotent-1-in-flight": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
+    "plain-1-in-flight": (
+        Promise.IN_ORDER,
+        {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
+    ),
+    "acks-1-5-in-flight": (Promise.AT_LEAST_ONCE, {"acks": 1}),
+    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
+}
+"""Configurations of a producer: the promise against a real broker, and the options."""
+
+
 class Call:
     """One send, or one send_many: records number ``first`` to ``first + count - 1``."""
 

@@ -16,11 +16,12 @@ import pytest
 import trio
 
 import triokafka
-from tests.support.client_scenario import CODECS, eventually
+from tests.support.client_scenario import CODECS
 from tests.support.fault_proxy import ProxyTrouble, proxied_world
 from tests.support.producer_ledger import Promise
 from tests.support.producer_workload import Workload
 from tests.support.read_back import Entries, read_all, read_all_with_confluent, read_all_with_kafka_python
+from tests.support.waiting import eventually
 from triokafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 

@@ -1,9 +1,12 @@
-"""Waiting for other programs that offer no event."""
+"""Waiting for states that have no event: those of other programs, and of several programs together."""
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
+
+import trio
 
 TIMEOUT = 60.0
 
@@ -14,3 +17,16 @@ def until(holds: Callable[[], bool], failure: str, timeout: float = TIMEOUT) -> 
     while not holds():
         assert time.monotonic() < give_up_at, failure
         time.sleep(0.05)
+
+
+async def eventually(
+    holds: Callable[[], object], failure: str = "the condition did not become true", *, seconds: float = 2 * TIMEOUT
+) -> None:
+    """Do the same in a task of Trio, in real or virtual time. The check may be a coroutine function."""
+    with trio.move_on_after(seconds):
+        while True:
+            held = holds()
+            if await held if inspect.isawaitable(held) else held:
+                return
+            await trio.sleep(0.05)
+    raise AssertionError(failure)

@@ -94,6 +94,23 @@ def test_sockets_of_trio_wake_the_loop(new_loop: NewLoop) -> None:
         runner.run(program())
 
 
+async def start_open_task(ended: list[str]) -> None:
+    """Start a task of Trio that waits until it is cancelled, needs some time to end, and reports its end."""
+    begun: list[None] = []
+
+    async def work() -> None:
+        begun.append(None)
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(0.01)
+            ended.append("cleanly")
+
+    guest_of_this_loop().start(work, name="open")
+    await until(lambda: bool(begun))
+
+
 async def turns_of_the_loop(guest: GuestLoop, count: int) -> None:
     """Wait, in a task of Trio, until the asyncio loop has looked for bytes ``count`` times."""
     done = trio.Event()
@@ -252,25 +269,10 @@ def test_stream_receives_its_last_bytes_after_the_loop_was_closed(new_loop: NewL
 
 @pytest.mark.parametrize("how", ["asyncio.run", "loop.close"])
 def test_tasks_end_with_the_loop(new_loop: NewLoop, how: str) -> None:
-    begun: list[None] = []
     ended: list[str] = []
-
-    async def work() -> None:
-        begun.append(None)
-        try:
-            await trio.sleep_forever()
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.sleep(0.01)  # the end takes time
-            ended.append("cleanly")
-
-    async def program() -> None:
-        guest_of_this_loop().start(work, name="open")
-        await until(lambda: bool(begun))
-
     before = open_files()
     loop = new_loop()
-    loop.run_until_complete(program())
+    loop.run_until_complete(start_open_task(ended))
     if how == "asyncio.run":
         loop.run_until_complete(loop.shutdown_asyncgens())
         assert ended == ["cleanly"]
@@ -555,22 +557,9 @@ def test_answer_that_arrived_while_the_loop_was_busy_comes_before_the_deadline(n
 
 
 def test_forked_child_leaves_the_sockets_of_its_parent_alone() -> None:
-    begun: list[None] = []
     ended: list[str] = []
-
-    async def work() -> None:
-        begun.append(None)
-        try:
-            await trio.sleep_forever()
-        finally:
-            ended.append("cleanly")
-
-    async def program() -> None:
-        guest_of_this_loop().start(work, name="open")
-        await until(lambda: bool(begun))
-
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(program())
+    loop.run_until_complete(start_open_task(ended))
     child = os.fork()
     if not child:
         try:

@@ -9,17 +9,12 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.waiting import eventually
 from triokafka import errors
 from triokafka.testing import RunningCluster, Simulation, run_simulation, running_cluster
 from triokafka.testing import blocking as blocking_twins
 
 Test = Callable[[Simulation, RunningCluster], Awaitable[None]]
-
-
-async def until(condition: Callable[[], bool], *, within: float = 60) -> None:
-    with trio.fail_after(within):
-        while not condition():
-            await trio.sleep(0.05)
 
 
 async def produce(simulation: Simulation, cluster: RunningCluster, *values: bytes) -> list[int]:
@@ -74,15 +69,15 @@ async def test_killed_leader_and_controller_are_replaced_after_their_timeouts(
     began = trio.current_time()
     await cluster.kill(lost)
     assert cluster.leader("t") == lost, "the leader changed before the session of the dead node ended"
-    await until(lambda: cluster.active_controller not in (-1, lost))
+    await eventually(lambda: cluster.active_controller not in (-1, lost))
     assert 1 < trio.current_time() - began < 8
-    await until(lambda: cluster.leader("t") not in (-1, lost))
+    await eventually(lambda: cluster.leader("t") not in (-1, lost))
     assert 8 < trio.current_time() - began < 20
     assert await produce(simulation, cluster, b"2") == [1]
     began = trio.current_time()
     await cluster.start(lost)
     assert trio.current_time() - began < 2, "it has not waited for the end of its last session"
-    await until(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
+    await eventually(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
 
 
 @in_both_worlds
@@ -96,7 +91,7 @@ async def test_others_notice_a_stop_without_a_word_at_once(simulation: Simulatio
         assert cluster.active_controller in others(cluster, lost)
         assert all(cluster.leader("t", number) in others(cluster, lost) for number in range(3))
         await cluster.start(lost)
-        await until(lambda: all(len(state.isr) == 3 for _, state in cluster.image.partitions()))
+        await eventually(lambda: all(len(state.isr) == 3 for _, state in cluster.image.partitions()))
 
 
 @in_both_worlds
@@ -105,12 +100,12 @@ async def test_paused_node_is_replaced_and_returns(simulation: Simulation, clust
     paused = cluster.active_controller
     await cluster.move_leader("t", to=paused) if cluster.leader("t") != paused else None
     cluster.pause(paused)
-    await until(lambda: cluster.active_controller in others(cluster, paused))
-    await until(lambda: cluster.leader("t") in others(cluster, paused))
+    await eventually(lambda: cluster.active_controller in others(cluster, paused))
+    await eventually(lambda: cluster.leader("t") in others(cluster, paused))
     assert await produce(simulation, cluster, b"1") == [0]
     cluster.resume(paused)
-    await until(lambda: cluster.broker(paused).image.offset == cluster.image.offset)
-    await until(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
+    await eventually(lambda: cluster.broker(paused).image.offset == cluster.image.offset)
+    await eventually(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
     assert not cluster.broker(paused).is_active_controller
 
 
@@ -122,14 +117,14 @@ async def test_partition_of_the_network_leaves_the_majority_at_work(
     alone = cluster.active_controller
     await cluster.move_leader("t", to=alone) if cluster.leader("t") != alone else None
     cluster.partition_network([[alone], others(cluster, alone)])
-    await until(lambda: cluster.active_controller in others(cluster, alone))
-    await until(lambda: cluster.leader("t") in others(cluster, alone))
+    await eventually(lambda: cluster.active_controller in others(cluster, alone))
+    await eventually(lambda: cluster.leader("t") in others(cluster, alone))
     await cluster.broker(others(cluster, alone)[0]).create_topic("more", partitions=1, replication_factor=1)
     assert "more" not in cluster.broker(alone).image.topics
     assert await produce(simulation, cluster, b"1") == [0]
     cluster.heal()
-    await until(lambda: "more" in cluster.broker(alone).image.topics)
-    await until(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
+    await eventually(lambda: "more" in cluster.broker(alone).image.topics)
+    await eventually(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
 
 
 @in_both_worlds
@@ -145,7 +140,7 @@ async def test_nodes_start_one_by_one_after_all_were_killed(simulation: Simulati
     with trio.fail_after(5):  # less than a session: no member waits for the end of the old one
         await cluster.start(2)
         await cluster.start(3)
-    await until(lambda: all(broker.is_running for broker in cluster.brokers))
+    await eventually(lambda: all(broker.is_running for broker in cluster.brokers))
     assert await produce(simulation, cluster, b"2") == [1]
 
 
@@ -212,9 +207,9 @@ def test_power_cut_of_a_host_loses_nothing_that_was_acknowledged() -> None:
             assert await produce(simulation, cluster, b"1", b"2") == [0, 1]
             lost = cluster.leader("t")
             await cluster.kill(lost, power_cut=True)
-            await until(lambda: cluster.leader("t") in others(cluster, lost))
+            await eventually(lambda: cluster.leader("t") in others(cluster, lost))
             await cluster.start(lost)
-            await until(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
+            await eventually(lambda: len(cluster.image.partition("t", 0).isr) == 3)  # type: ignore[union-attr]
             assert await produce(simulation, cluster, b"3") == [2]
 
     run_simulation(life, 1)

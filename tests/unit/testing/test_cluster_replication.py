@@ -12,6 +12,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.waiting import eventually
 from tests.unit.broker_stub.replica.logs import NOW_MS, batch
 from triokafka import errors
 from triokafka.broker_stub.replica.partition import Partition
@@ -21,13 +22,6 @@ from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 from triokafka.testing import RunningCluster, Simulation, run_simulation, running_cluster
 from triokafka.world.memory import DiskFault
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait, in virtual time."""
-    with trio.fail_after(60):
-        while not condition():
-            await trio.sleep(0.05)
 
 
 def replica(cluster: RunningCluster, node_id: int, topic: str = "t") -> Partition:
@@ -64,7 +58,7 @@ def test_every_replica_has_the_leaders_bytes() -> None:
     async def test(simulation: Simulation, cluster: RunningCluster) -> None:
         await cluster.create_topic("t", partitions=1)
         await produce(simulation, cluster, *(b"%d" % number for number in range(20)))
-        await until(lambda: all(replica(cluster, node).high_watermark == 20 for node in (1, 2, 3)))
+        await eventually(lambda: all(replica(cluster, node).high_watermark == 20 for node in (1, 2, 3)))
         contents = {content(replica(cluster, node)) for node in (1, 2, 3)}
         assert len(contents) == 1 and contents.pop()
 
@@ -82,10 +76,10 @@ def test_a_follower_that_was_away_catches_up_and_is_in_sync_again(clean: bool) -
         await produce(simulation, cluster, b"2", b"3")
         assert metric(cluster, leader, "UnderReplicatedPartitions") == 1
         await cluster.start_broker(away)
-        await until(lambda: away in replica(cluster, leader).in_sync_replicas)
+        await eventually(lambda: away in replica(cluster, leader).in_sync_replicas)
         assert metric(cluster, leader, "UnderReplicatedPartitions") == 0
         assert metric(cluster, leader, "IsrExpandsPerSec") >= 1
-        await until(lambda: content(replica(cluster, away)) == content(replica(cluster, leader)))
+        await eventually(lambda: content(replica(cluster, away)) == content(replica(cluster, leader)))
 
     in_a_cluster(test)
 
@@ -101,7 +95,7 @@ def test_a_follower_that_hangs_leaves_the_in_sync_set_and_writes_continue() -> N
         assert hanging not in replica(cluster, leader).in_sync_replicas
         assert metric(cluster, leader, "IsrShrinksPerSec") == 1
         cluster.broker(hanging).thaw()
-        await until(lambda: hanging in replica(cluster, leader).in_sync_replicas)
+        await eventually(lambda: hanging in replica(cluster, leader).in_sync_replicas)
 
     in_a_cluster(test, replica_lag_time_max_ms=3_000)
 
@@ -154,7 +148,7 @@ def test_a_topic_that_is_created_again_has_none_of_the_old_records() -> None:
         await produce(simulation, cluster, b"new")
         state = cluster.image.partition("t", 0)
         assert state is not None
-        await until(lambda: all(replica(cluster, node).log.log_end_offset == 1 for node in state.replicas))
+        await eventually(lambda: all(replica(cluster, node).log.log_end_offset == 1 for node in state.replicas))
 
     in_a_cluster(test)
 
@@ -166,10 +160,10 @@ def test_new_leader_has_all_acknowledged_records() -> None:
             await produce(simulation, cluster, b"%d" % number)
             gone = cluster.leader("t")
             await cluster.stop(gone, clean=False)
-            await until(lambda gone=gone: cluster.leader("t") not in (-1, gone))  # type: ignore[misc]
+            await eventually(lambda gone=gone: cluster.leader("t") not in (-1, gone))  # type: ignore[misc]
             assert replica(cluster, cluster.leader("t")).log.log_end_offset == number + 1
             await cluster.start_broker(gone)
-            await until(lambda: len(replica(cluster, cluster.leader("t")).in_sync_replicas) == 3)
+            await eventually(lambda: len(replica(cluster, cluster.leader("t")).in_sync_replicas) == 3)
 
     in_a_cluster(test)
 
@@ -191,7 +185,7 @@ def test_a_throttle_slows_a_follower_down_until_it_is_in_sync() -> None:
             await admin.incremental_alter_configs({resource: rate})
         began = trio.current_time()
         await cluster.start_broker(away)
-        await until(lambda: away in replica(cluster, leader).in_sync_replicas)
+        await eventually(lambda: away in replica(cluster, leader).in_sync_replicas)
         assert 10 < trio.current_time() - began < 40
         assert content(replica(cluster, away)) == content(replica(cluster, leader))
 
@@ -206,7 +200,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack() -> None:
         await cluster.create_topic("t", partitions=1)
         await produce(simulation, cluster, b"1", b"2")
         near = next(node for node in (1, 2, 3) if node != cluster.leader("t"))
-        await until(lambda: replica(cluster, near).high_watermark == 2)
+        await eventually(lambda: replica(cluster, near).high_watermark == 2)
         async with triokafka.Consumer(
             "t",
             world=simulation.host("client").world,
@@ -239,12 +233,12 @@ def test_another_broker_leads_when_the_leaders_data_directory_fails() -> None:
             state = cluster.image.partition("t", 0)
             return state is not None and state.directory_of(leader) == known
 
-        await until(assigned)
+        await eventually(assigned)
         simulation.host("cluster").disk.inject(DiskFault("write", f"{directory}/*"))
         partition = replica(cluster, leader)
         with contextlib.suppress(errors.KafkaError):
             partition.log.append_as_leader(batch(b"x"), leader_epoch=partition.leader_epoch, now_ms=NOW_MS)
-        await until(lambda: cluster.leader("t") not in (-1, leader))
+        await eventually(lambda: cluster.leader("t") not in (-1, leader))
         await produce(simulation, cluster, b"2")
         assert cluster.broker(leader).is_running
 

@@ -9,6 +9,7 @@ import trio
 
 import triokafka
 from tests.support.simulated import host_broker
+from tests.support.waiting import eventually
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
 from triokafka.testing.world import SimulatedWorld
@@ -73,12 +74,6 @@ async def produce(simulation: Simulation, count: int) -> None:
                 await trio.sleep(0.1)
 
 
-async def until(condition: Any, seconds: float = 120) -> None:
-    with trio.fail_after(seconds):
-        while not condition():
-            await trio.sleep(0.05)
-
-
 def test_a_new_member_stops_only_the_partitions_that_move() -> None:
 
     async def main(simulation: Simulation) -> None:
@@ -86,14 +81,14 @@ def test_a_new_member_stops_only_the_partitions_that_move() -> None:
         await produce(simulation, RECORDS)
         group = Group(simulation, partition_assignment_strategy=["cooperative-sticky"])
         group.start("a")
-        await until(lambda: group.sizes() == [6])
+        await eventually(lambda: group.sizes() == [6])
         group.start("b")
-        await until(lambda: group.sizes() == [3, 3])
+        await eventually(lambda: group.sizes() == [3, 3])
         assert len(group.revoked) == 3
         group.start("c")
-        await until(lambda: group.sizes() == [2, 2, 2])
+        await eventually(lambda: group.sizes() == [2, 2, 2])
         assert len(group.revoked) == 5
-        await until(lambda: len(group.seen) == RECORDS)
+        await eventually(lambda: len(group.seen) == RECORDS)
 
     run_simulation(main, 1)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.cancellation import cancelled_at_each_checkpoint
+from tests.support.waiting import eventually
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.waiting import allocate
 from triokafka.errors import BufferTimeoutError, MessageSizeTooLargeError
@@ -119,18 +120,13 @@ async def test_cancelled_waiter_returns_its_reservation_and_the_next_is_served(
             nursery.start_soon(_allocate_later, pool, 30)
             await allocate(pool, 90, FOREVER)
         with trio.fail_after(1):
-            await _until(lambda: pool.in_use == 90)
+            await eventually(lambda: pool.in_use == 90)
     assert (pool.available, pool.waiting) == (10, 0)
 
 
 async def _allocate_later(pool: BufferPool, size: int) -> None:
     await trio.sleep(0.5)
     await allocate(pool, size, FOREVER)
-
-
-async def _until(condition: object) -> None:
-    while not condition():  # type: ignore[operator]
-        await trio.sleep(0.01)
 
 
 async def test_allocation_cancelled_at_any_checkpoint_leaves_the_pool_complete(
