@@ -72,7 +72,7 @@ class Churn:
             heartbeat_interval_ms=plan.heartbeat_interval_ms,
             max_poll_interval_ms=plan.rebalance_timeout_ms,
         )
-        self._observer = Observer(bootstrap, name, name)
+        self._observer = Observer(bootstrap, name, plan.partitions, name)
         self._members: dict[int, MemberProcess] = {}
         self._all: list[MemberProcess] = []
         self._produced: Counter[int] = Counter()

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import trio
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException
+from confluent_kafka import Consumer as OtherConsumer
+from confluent_kafka import TopicPartition as OtherPartition
 from confluent_kafka.admin import AdminClient
 
 from triokafka import Consumer, TopicPartition
@@ -38,13 +40,16 @@ class Seen:
 class Observer:
     """Observes one group; remembers the highest committed offsets and fails if one decreases."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, group: str) -> None:
         self._bootstrap = bootstrap
         self._topic = topic
         self._group = group
         # It must be up again as soon as the broker.
         options = {"reconnect.backoff.max.ms": 200, "log_level": 0}
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **options})
+        # Not the admin client: it ends the process if the group moves to another coordinator (librdkafka issue 5040).
+        self._consumer = OtherConsumer({"bootstrap.servers": bootstrap, "group.id": group, **options})
+        self._partitions = [OtherPartition(topic, number) for number in range(partitions)]
         self.committed: dict[int, int] = {}
 
     async def look(self) -> Seen:
@@ -54,17 +59,20 @@ class Observer:
 
     def _look(self) -> Seen:
         try:
-            asked = [ConsumerGroupTopicPartitions(self._group)]
-            offsets = self._admin.list_consumer_group_offsets(asked, request_timeout=_PATIENCE)[self._group].result()
+            offsets = self._consumer.committed(self._partitions, _PATIENCE)
+            for position in offsets:
+                if position.error is not None:
+                    raise KafkaException(position.error)
             found = self._admin.describe_consumer_groups([self._group], request_timeout=_PATIENCE)[self._group].result()
         except KafkaException as error:
             if error.args[0].code() in _NOT_YET:
                 return Seen("Unknown", {})
             raise
-        for position in offsets.topic_partitions:
-            before = self.committed.get(position.partition, 0)
+        for position in offsets:
+            before = self.committed.get(position.partition, OFFSET_INVALID)
             assert position.offset >= before, f"partition {position.partition}: {before} moved to {position.offset}"
-            self.committed[position.partition] = position.offset
+            if position.offset != OFFSET_INVALID:
+                self.committed[position.partition] = position.offset
         shares: dict[str, frozenset[int]] = {}
         for member in found.members:
             assert member.client_id not in shares, f"{member.client_id} is in the group twice"

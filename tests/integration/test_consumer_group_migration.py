@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 import trio
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import triokafka
 from tests.integration.test_consumer_mixed_groups import Peer, aiokafka, kafka_python
 from tests.support.broker_process import BrokerProcess
+from tests.support.group_offsets import committed_offsets
 
 PARTITIONS = 6
 TIMEOUT = 60.0
@@ -142,9 +143,7 @@ class Group:
         self.gone.append(member)
 
     def committed(self) -> dict[int, int]:
-        asked = [ConsumerGroupTopicPartitions(self.name)]
-        found = self.admin.list_consumer_group_offsets(asked)[self.name].result(TIMEOUT)
-        return {position.partition: position.offset for position in found.topic_partitions}
+        return {position.partition: position.offset for position in committed_offsets(self.admin, self.name)}
 
     def close(self) -> None:
         while self.members:

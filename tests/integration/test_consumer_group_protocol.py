@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, MemberDescription, NewTopic
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.group_offsets import committed_offsets
 from tests.support.waiting import until
 
 PARTITIONS = 6
@@ -109,8 +110,7 @@ def shares(admin: AdminClient) -> list[int]:
 
 
 def committed(admin: AdminClient) -> dict[int, int]:
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result(TIMEOUT)
-    return {position.partition: position.offset for position in found.topic_partitions}
+    return {position.partition: position.offset for position in committed_offsets(admin, "g")}
 
 
 def test_partitions_move_one_member_at_a_time_and_every_record_is_read_once(broker: BrokerProcess) -> None:

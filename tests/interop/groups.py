@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.conformance.kafka_python_driver import KafkaPythonDriver
+from tests.support.group_offsets import committed_offsets
 from tests.support.waiting import until
 
 TIMEOUT: Final = 60.0
@@ -135,7 +136,7 @@ def seen(bootstrap: str, *, without: Sequence[str] = ()) -> dict[str, Any]:
             )
             for one in description.members
         )
-        positions = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(TIMEOUT)
-        offsets = sorted((p.partition, p.offset, p.metadata, p.leader_epoch) for p in positions.topic_partitions)
+        positions = committed_offsets(admin, group)
+        offsets = sorted((p.partition, p.offset, p.metadata, p.leader_epoch) for p in positions)
         found[group] = (description.state.name, description.type.name, description.partition_assignor, members, offsets)
     return found

@@ -10,11 +10,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
+from tests.support.group_offsets import committed_offsets, has_coordinator
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.interop
@@ -75,19 +76,8 @@ def shares(admin: AdminClient) -> dict[str, list[int]]:
     return {m.group_instance_id: sorted(p.partition for p in m.assignment.topic_partitions) for m in members}
 
 
-def serves_groups(admin: AdminClient) -> bool:
-    """Whether the group can be described, which is not possible immediately after a start."""
-    try:
-        return bool(shares(admin))
-    except KafkaException as error:
-        if error.args[0].code() not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
-            raise
-        return False
-
-
 def committed(admin: AdminClient) -> list[int]:
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("g")])["g"].result(TIMEOUT)
-    return [position.offset for position in sorted(found.topic_partitions, key=lambda p: p.partition)]
+    return [position.offset for position in sorted(committed_offsets(admin, "g"), key=lambda p: p.partition)]
 
 
 def read_together(bootstrap: str, count: int, protocols: tuple[str, str]) -> dict[str, list[int]]:
@@ -136,7 +126,7 @@ def test_a_group_moves_with_the_data_directory(
         before = read_together(bootstrap, RECORDS, protocols)
     with second(tmp_path) as bootstrap:
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        until(lambda: serves_groups(admin), "the coordinator has read its log")
+        until(lambda: has_coordinator(admin, "g"), "the coordinator has not read its log")
         assert shares(admin) == before
         assert committed(admin) == [RECORDS // PARTITIONS] * PARTITIONS
         fill(bootstrap, first=RECORDS)

@@ -4,7 +4,6 @@ unchanged.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +12,6 @@ from typing import Any
 import pytest
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
     Producer,
     TopicCollection,
     TopicPartition,
@@ -24,6 +20,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
+from tests.support.group_offsets import committed_offsets
 
 pytestmark = pytest.mark.interop
 
@@ -93,19 +90,6 @@ def records_of(bootstrap: str, topic: str, count: int) -> set[bytes | str | None
     return values
 
 
-def committed_positions(admin: AdminClient) -> list[TopicPartition]:
-    """Return the group's committed offsets; repeat while its coordinator loads, which has no event."""
-    for _ in range(TIMEOUT * 10):
-        try:
-            asked = [ConsumerGroupTopicPartitions("readers")]
-            return list(admin.list_consumer_group_offsets(asked)["readers"].result(TIMEOUT).topic_partitions)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.COORDINATOR_LOAD_IN_PROGRESS:
-                raise
-            time.sleep(0.1)
-    raise AssertionError("the coordinator did not load")
-
-
 def described(bootstrap: str, topic: str) -> dict[str, object]:
     """Return the description that must be equal on both brokers. The admin client retries while a broker starts."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -113,7 +97,7 @@ def described(bootstrap: str, topic: str) -> dict[str, object]:
     found = description.result(TIMEOUT)
     latest = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(PARTITIONS)}
     ends = {partition.partition: end.result(TIMEOUT).offset for partition, end in admin.list_offsets(latest).items()}
-    committed = committed_positions(admin)
+    committed = committed_offsets(admin, "readers")
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     configs = admin.describe_configs([resource])[resource].result(TIMEOUT)
     return {

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka import (
     Consumer,
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaException,
     Producer,
@@ -33,6 +32,7 @@ from confluent_kafka.admin import (
 
 from tests.interop import jvm
 from tests.support.broker_process import BrokerProcess
+from tests.support.group_offsets import committed_offsets
 from tests.support.waiting import until
 from triokafka.cli.cluster.free_ports import free_ports
 
@@ -137,8 +137,7 @@ def read(bootstrap: str, topic: str, isolation: str = "read_uncommitted") -> lis
 
 
 def committed(admin: AdminClient, group: str) -> dict[tuple[str, int], tuple[int, str]]:
-    asked = [ConsumerGroupTopicPartitions(group)]
-    found = admin.list_consumer_group_offsets(asked)[group].result(TIMEOUT).topic_partitions
+    found = committed_offsets(admin, group)
     for partition in found:
         if partition.error is not None:
             raise KafkaException(partition.error)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop import jvm
 from tests.interop.test_group_records import SETTINGS, ours
+from tests.support.group_offsets import committed_offsets
 
 pytestmark = pytest.mark.interop
 
@@ -37,9 +38,8 @@ def transaction(bootstrap: str, name: str, *positions: tuple[int, int]) -> Produ
 def positions(bootstrap: str, *, stable: bool) -> dict[int, int]:
     """Return the committed offset of each partition, or its error as a negative number."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    asked = ConsumerGroupTopicPartitions(GROUP, [TopicPartition("t", number) for number in range(6)])
-    future = admin.list_consumer_group_offsets([asked], require_stable=stable, request_timeout=TIMEOUT)[GROUP]
-    found = future.result(TIMEOUT).topic_partitions
+    asked = [TopicPartition("t", number) for number in range(6)]
+    found = committed_offsets(admin, GROUP, asked, require_stable=stable, request_timeout=TIMEOUT)
     return {one.partition: one.offset if one.error is None else -one.error.code() for one in found}
 
 
