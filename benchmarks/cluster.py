@@ -339,7 +339,7 @@ def run(plan: Plan | None = None) -> Findings:
             try:
                 with _running(name == _KAFKA, plan) as cluster:
                     found[name].append(cluster.measure())
-            except (MeasurementError, NodeFailedError, KafkaException) as error:
+            except (MeasurementError, NodeFailedError, KafkaException, OSError) as error:
                 failures.append(f"{name}, round {number + 1}: {error}")
     if not all(found.get(name) for name in (_OURS, _KAFKA)):
         return Findings([], failures)

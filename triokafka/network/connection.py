@@ -104,7 +104,8 @@ class Connection:
         self.closed_by_peer = False
         self.in_flight = 0
         self.throttled_until = throttled_until
-        self.last_used_at = now = world.now()
+        self._now = world.loop_clock()
+        self.last_used_at = now = self._now()
         self._stream = stream
         self._world = world
         self._node = node
@@ -129,7 +130,7 @@ class Connection:
         slots = self._slots = RequestSlots(
             has_room=self._has_room,
             has_ended=lambda: self.error is not None,
-            muted_seconds=lambda: self.throttled_until - world.now(),
+            muted_seconds=lambda: self.throttled_until - self._now(),
             on_room=on_room,
         )
         self.wait_for_slot, self.exclusive = slots.wait, slots.exclusive
@@ -199,7 +200,7 @@ class Connection:
         if self.error is not None:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
         if now is None:
-            now = self._world.now()
+            now = self._now()
         waiting, liveness = self._in_flight, self._liveness
         if not waiting and now - liveness.heard_at > liveness.first_look:
             self._ping(_ignore, now)
@@ -253,12 +254,12 @@ class Connection:
         Raises:
             KafkaConnectionError: the connection is dead, or has ended otherwise.
         """
-        if self._liveness.is_proven(self._world.now()):
+        if self._liveness.is_proven(self._now()):
             return
         await self.wait_for_slot()
         if self.error is None:
             waiter = ResponseWaiter()
-            self._ping(waiter.done, self._world.now())
+            self._ping(waiter.done, self._now())
             await waiter.wait()
         if self.error is not None:
             raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
@@ -301,7 +302,7 @@ class Connection:
         self.in_flight = 0
         self._in_flight.clear()
         self._unwritten.clear()
-        now = self._world.now()
+        now = self._now()
         for entry in written:  # none of them expected a response: they are done, whatever ends the connection
             entry.complete(None, None)
         for entry in reversed(failed):
@@ -328,7 +329,7 @@ class Connection:
                 continue
             waiting = self._unanswered()
             due = min((entry.deadline for entry in waiting), default=self.last_used_at + self._max_idle)
-            now = self._world.now()
+            now = self._now()
             if due <= now:
                 overdue = next((entry for entry in waiting if entry.deadline <= now), None)
                 self.close(self._overdue_error(overdue, now))
@@ -388,7 +389,7 @@ class Connection:
         """
         if self._is_decoding:
             return
-        verdict = self._liveness.suspect(since, self._oldest, self._world.now())
+        verdict = self._liveness.suspect(since, self._oldest, self._now())
         if verdict is Verdict.PROBE:
             self._watch.cancel()  # check again now
         elif verdict is Verdict.CLOSE:
@@ -402,7 +403,7 @@ class Connection:
 
     def probed(self, *, alive: bool) -> None:
         """Take the outcome of a probe: whether the broker answers over a fresh connection."""
-        self._liveness.probed(self._world.now(), alive=alive)
+        self._liveness.probed(self._now(), alive=alive)
         self._watch.cancel()  # check again now
 
     # ---------------------------------------------------------------- writing
@@ -440,7 +441,7 @@ class Connection:
         response = decode_here(entry, frame, self.name, max_memory=self._max_memory)
         if response is not None:
             return self._handle(frame, response)
-        self._liveness.heard_at = began = self._world.now()
+        self._liveness.heard_at = began = self._now()
         self._is_decoding = True
         try:
             response = await decode_in_thread(self._world, entry, frame, self.name, max_memory=self._max_memory)
@@ -448,7 +449,7 @@ class Connection:
             self._is_decoding = False
             self._watch.cancel()
         for waiting in self._in_flight:  # their responses may be here already
-            waiting.deadline += self._world.now() - began
+            waiting.deadline += self._now() - began
         return self.error is None and self._handle(frame, response)
 
     def _handle(self, frame: Buffer, decoded: Response | None = None) -> bool:
@@ -468,7 +469,7 @@ class Connection:
             decoded = entry.decode(frame, self.name, max_memory=self._max_memory)
         waiting.popleft()
         self.in_flight -= 1
-        now = self.last_used_at = liveness.heard_at = self._world.now()
+        now = self.last_used_at = liveness.heard_at = self._now()
         if liveness.patience:
             liveness.note_prompt_answer(entry, now)
         if self._traffic is not None:

@@ -39,6 +39,13 @@ class World(ABC):
     def now(self) -> float:
         """Return seconds on this node's monotonic clock; only differences are meaningful."""
 
+    def loop_clock(self) -> Callable[[], float]:
+        """Return a function that does the same as `now`, and may cost less, for objects that end with the event loop.
+
+        Call it inside of the event loop; the function is for that event loop only.
+        """
+        return self.now
+
     @abstractmethod
     def wall_ms(self) -> int:
         """Milliseconds since the Unix epoch on this node's wall clock; may jump."""

@@ -368,3 +368,30 @@ def test_replacing_a_file_leaves_the_new_content_and_no_remains(tmp_path: Path) 
     storage.replace_file(path, b"second")
     assert storage.read_file(path) == b"second"
     assert storage.list_dir(str(tmp_path)) == ["checkpoint"]
+
+
+async def test_clock_has_the_time_of_now(autojump_clock: trio.testing.MockClock) -> None:
+    world = RealWorld()
+    clock = world.loop_clock()
+    await trio.sleep(10)
+    assert clock() == world.now() == trio.current_time()
+
+
+def test_clock_that_was_requested_outside_of_an_event_loop_has_the_time_of_the_one_that_runs() -> None:
+    clock = RealWorld().loop_clock()
+
+    async def main() -> None:
+        assert clock() == trio.current_time()
+
+    for start in (5.0, 70.0):
+        time = trio.testing.MockClock()
+        time.jump(start)
+        trio.run(main, clock=time)
+
+
+async def test_clock_of_a_world_with_its_own_time_has_that_time() -> None:
+    class Stopped(RealWorld):
+        def now(self) -> float:
+            return 7.0
+
+    assert Stopped().loop_clock()() == 7.0

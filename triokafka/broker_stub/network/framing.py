@@ -47,6 +47,7 @@ class FrameBuffers:
 
     def __init__(self, limit: int = 8_388_608) -> None:
         self._limit = limit
+        self._largest = 1 << limit.bit_length() >> 1  # the largest power of two within the limit
         self._kept = 0
         self._free: dict[int, list[bytearray]] = {}  # by size, a power of two
 
@@ -62,7 +63,7 @@ class FrameBuffers:
 
     def keeps(self, size: int) -> bool:
         """Whether the pool accepts the buffer of a frame of ``size`` bytes."""
-        return size >= self.SMALLEST and self.room_for(size) <= self._limit
+        return self.SMALLEST <= size <= self._largest
 
     def take(self, size: int) -> bytearray | None:
         """Take a buffer of at least ``size`` bytes with arbitrary contents, or None. Return it with `give_back`."""
@@ -95,7 +96,7 @@ class FrameReader:
         buffers: the pool of buffers for large Produce frames; without it, each frame gets new memory.
     """
 
-    __slots__ = ("_borrowed", "_buffer", "_buffers", "_end", "_filled", "_max_bytes", "_start", "_stream")
+    __slots__ = ("_borrowed", "_buffer", "_buffers", "_end", "_filled", "_max_bytes", "_start", "_stream", "room")
 
     def __init__(self, stream: Stream, *, max_bytes: int, buffers: FrameBuffers | None = None) -> None:
         self._stream = stream
@@ -103,14 +104,11 @@ class FrameReader:
         self._buffers = buffers
         self._borrowed: bytearray | None = None
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
+        self.room = BUFFER_BYTES
+        """Size of the connection's buffer. ``reserve`` is not called for frames that fit in."""
         self._start = 0
         self._end = 0
         self._filled = False  # the last read filled the buffer
-
-    @property
-    def room(self) -> int:
-        """Size of the connection's buffer. ``reserve`` is not called for frames that fit in."""
-        return len(self._buffer)
 
     def limit(self, max_bytes: int) -> None:
         """Accept frames of up to ``max_bytes`` from now on."""
@@ -156,12 +154,7 @@ class FrameReader:
         far, before it takes more. ``reserve`` yields to other connections, since receiving from a fast peer never
         waits.
         """
-        frame = self.take_body(size)
-        if frame is not None:
-            return frame
-        if size > self.room:
-            return await self._read_large(size, reserve)
-        return await self._read_small(size)
+        return await (self._read_large(size, reserve) if size > self.room else self._read_small(size))
 
     def take_body(self, size: int) -> bytearray | None:
         """Return the body of the frame if the buffer contains all of it, else None."""
@@ -188,8 +181,8 @@ class FrameReader:
     async def _read_large(self, size: int, reserve: Reserve | None) -> bytearray | memoryview:
         """Read a frame larger than the buffer into a separate buffer, which grows as bytes arrive."""
         first = self._buffer[self._start : self._end]
-        buffers = self._buffers if self._buffers is not None and self._buffers.keeps(size) else None
-        pooled = buffers is not None and bytes(first[:2]) == _PRODUCE
+        buffers = self._buffers
+        pooled = buffers is not None and buffers.keeps(size) and bytes(first[:2]) == _PRODUCE
         if size > _MAPPED_BYTES and not pooled:
             return await self._read_mapped(size, reserve)
         frame = buffers.take(size) if pooled and buffers is not None else None
@@ -259,6 +252,7 @@ class FrameReader:
         rest = bytes(buffer[self._start : self._end])
         if self._filled and len(buffer) < _LARGER_BUFFER_BYTES:
             buffer = self._buffer = memoryview(bytearray(_LARGER_BUFFER_BYTES))
+            self.room = _LARGER_BUFFER_BYTES
         buffer[: len(rest)] = rest
         self._start, self._end = 0, len(rest)
 

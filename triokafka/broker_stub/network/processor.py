@@ -69,37 +69,43 @@ class Shared(NamedTuple):
 class _Held:
     """The resources of a connection's request: the buffer of the frame, and the reserved memory."""
 
-    __slots__ = ("_charged", "_claim", "_close", "_memory", "_reader", "_turns")
+    __slots__ = ("_charged", "_claim", "_close", "_is_receiving", "_memory", "_reader", "_turns")
 
     def __init__(
         self, reader: FrameReader, memory: RequestMemory, turns: FairScheduler, close: Callable[[str], None]
     ) -> None:
         self._turns = turns
         self._claim: Claim | None = None
+        self._is_receiving = False
         self._charged = 0
         self._reader = reader
         self._memory = memory
         self._close = close
 
-    async def admit(self, size: int) -> None:
-        """Reserve the memory of a frame up to `MEDIUM_BYTES`; register a larger one, which reserves as bytes arrive."""
+    async def admit(self, size: int) -> float:
+        """Reserve the memory of a frame up to `MEDIUM_BYTES`; a larger one reserves it as bytes arrive (`reserve`).
+
+        Return the time at which the broker begins to receive the frame.
+        """
         claim = self._claim = Claim(size, self._close)
         if size <= MEDIUM_BYTES:
             await self._memory.grow(claim, size)
-        self._memory.begin(claim)
+        self._is_receiving = True
+        return self._memory.begin(claim)
 
     async def reserve(self, total: int) -> None:
-        """Wait until the frame may occupy ``total`` bytes. Large frames yield to other connections after each step."""
+        """Wait until a frame above `MEDIUM_BYTES` may occupy ``total`` bytes, and let other connections run."""
         claim = self._claim
-        if claim is None or claim.size <= MEDIUM_BYTES:
+        if claim is None:
             return
         if claim.reserved < total:
             await self._memory.grow(claim, max(total, min(claim.size, claim.reserved + STEP_BYTES)) - claim.reserved)
         await self._turns.step_back()
 
     def received(self) -> None:
-        """Record that the whole frame was received."""
-        if self._claim is not None:
+        """Record that the whole frame was received, or its connection has ended."""
+        if self._is_receiving and self._claim is not None:
+            self._is_receiving = False
             self._memory.received(self._claim)
 
     def charge(self, memory: int) -> None:
@@ -111,8 +117,9 @@ class _Held:
         """Free the frame's memory, to which nothing refers now. A second call has no effect."""
         claim = self._claim
         if claim is not None:
+            if self._is_receiving:
+                self.received()
             self._claim = None
-            self._memory.received(claim)
             if claim.reserved:
                 self._memory.release(claim.reserved)
         if self._charged:
@@ -132,7 +139,8 @@ class ConnectionProcessor:
     def __init__(self, stream: Stream, *, connection_id: str, listener: str, shared: Shared) -> None:
         self.connection_id = connection_id
         self.listener = listener
-        self.idle_since = shared.world.now()
+        self._now = shared.world.loop_clock()
+        self.idle_since = self._now()
         self.principal = ANONYMOUS
         self.token_authenticated = False
         self._stream = stream
@@ -236,11 +244,11 @@ class ConnectionProcessor:
             reader.limit(self._shared.max_frame_bytes)
         await self._stream.send_parts(step.parts)
         if session.is_complete:
-            self.idle_since = self._shared.world.now()
+            self.idle_since = self._now()
 
     async def _serve(self) -> None:
         shared, stream = self._shared, self._stream
-        world, slots, dispatcher = shared.world, shared.slots, shared.dispatcher
+        now, slots, dispatcher = self._now, shared.slots, shared.dispatcher
         session = self._session
         most = shared.max_frame_bytes if session is None else min(session.max_bytes, shared.max_frame_bytes)
         reader = FrameReader(stream, max_bytes=most, buffers=shared.buffers)
@@ -259,12 +267,12 @@ class ConnectionProcessor:
             try:
                 if size > reader.room:
                     await self._admit(held, size)
-                elif slots.free <= 0 and slots.full:
-                    await self._admit(held)
-                frame: bytearray | memoryview | None = reader.take_body(size)
-                if frame is None:
-                    frame = await reader.read_body(size, held.reserve)
+                    frame = await reader.read_body(size, held.reserve if size > MEDIUM_BYTES else None)
                     held.received()
+                else:
+                    if slots.free <= 0 and slots.full:
+                        await self._admit(held)
+                    frame = reader.take_body(size) or await reader.read_body(size)
                 if self._pending:
                     # API key 0, Produce, may join the others; the response to any other request comes after theirs.
                     may_join = size > 1 and not (frame[0] or frame[1])
@@ -276,7 +284,7 @@ class ConnectionProcessor:
                         await self._send_all()
                         await self._take_sasl(step, session, reader)
                         continue
-                started_at = received_at = world.now()
+                started_at = received_at = now()
                 self.idle_since = BUSY
                 self._working = True
                 if stream.waits != waits:  # the receive waited, so other connections have just run
@@ -284,13 +292,13 @@ class ConnectionProcessor:
                     turns, taken, waits = 0, 0, stream.waits
                     if sends_ahead:
                         await shared.turns.come_back()
-                        started_at = world.now()
+                        started_at = now()
                     else:
                         shared.turns.count_other()
                 elif turns >= _TURNS or done_at - began_at > _LONG_SECONDS:
                     turns = 0
                     await shared.turns.step_back()
-                    started_at = world.now()
+                    started_at = now()
                 if not turns:
                     began_at = started_at
                 turns += 1
@@ -299,7 +307,7 @@ class ConnectionProcessor:
                     slot = slots.acquire_nowait()
                 else:
                     slot = await slots.acquire()
-                    started_at = world.now()
+                    started_at = now()
                 work = dispatcher.dispatch(
                     frame,
                     slot=slot,
@@ -336,7 +344,7 @@ class ConnectionProcessor:
             if answer.throttle_ms:
                 # The response contains the throttle time, but the client may ignore it: stop reading.
                 await trio.sleep(answer.throttle_ms / 1000)
-                self.idle_since = world.now()
+                self.idle_since = now()
             del answer, work  # an idle connection must not hold its last request in memory
 
     async def _admit(self, held: _Held, size: int = 0) -> None:
@@ -345,9 +353,7 @@ class ConnectionProcessor:
         # The broker causes this wait, so it does not count as idle time. Receiving the request does.
         self.idle_since = BUSY
         await shared.slots.wait_for_room()
-        if size:
-            await held.admit(size)
-        self.idle_since = shared.world.now()
+        self.idle_since = await held.admit(size) if size else self._now()
 
     def _defer(self, answer: Answer) -> None:
         """Leave it to the sender to wait for the replicas and to send the response."""
@@ -399,17 +405,19 @@ class ConnectionProcessor:
         sending_at = answer.done_at
         if answer.delay_ms:
             await trio.sleep(answer.delay_ms / 1000)
-            sending_at = shared.world.now()
+            sending_at = self._now()
         self.idle_since = sending_at
         parts = answer.parts
         size = len(parts[0]) if len(parts) == 1 else bytes_in_memory(parts)
-        if size > LARGE_BYTES:
-            shared.unsent.begin(self, size, self.close)
         try:
-            if parts:
+            if size > LARGE_BYTES:
+                shared.unsent.begin(self, size, self.close)
+                try:
+                    await self._stream.send_parts(parts)
+                finally:
+                    shared.unsent.end(self)
+            elif parts:
                 await self._stream.send_parts(parts)
         finally:
-            if size > LARGE_BYTES:
-                shared.unsent.end(self)
-            self.idle_since = sent_at = shared.world.now()
+            self.idle_since = sent_at = self._now()
             shared.dispatcher.answered(answer, sending_at, sent_at)

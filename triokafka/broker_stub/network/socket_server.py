@@ -88,7 +88,7 @@ class SocketServer:
             config.queued_max_request_bytes,
             largest=config.request_max_bytes,
             stall_seconds=config.queued_request_stall_timeout_ms / 1000,
-            now=world.now,
+            now=world.loop_clock(),
             on_freed=self._memory_was_freed,
         )
         self.unsent = PendingResponses(config.queued_max_response_bytes)

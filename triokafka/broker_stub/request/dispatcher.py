@@ -106,6 +106,7 @@ class Dispatcher:
         self._memory = memory
         self._large_requests = LargeRequests(services.world, services.config, memory)
         self._world = services.world
+        self._now = services.world.loop_clock()
         self._client_quotas = services.quotas
         self._faults = services.faults
         self.metrics = RequestMetrics()
@@ -158,7 +159,7 @@ class Dispatcher:
             CloseConnectionError: the frame is not a request, the broker does not serve the API or version, or the API
                 has no response for the error.
         """
-        now = self._world.now() if started_at is None else started_at
+        now = self._now() if started_at is None else started_at
         request: Any
         handler: Handler[Any, Any] | None
         waited = 0.0
@@ -207,7 +208,7 @@ class Dispatcher:
         if may_defer and header.api_key == _PRODUCE_KEY and self._client_quotas.limited.isdisjoint(_PAUSES_PRODUCERS):
             found = await run_handler(handler, request, context, faulty=False, may_defer=True)
             if isinstance(found, DeferredResponse):
-                return Answer(done_at=self._world.now(), context=context, deferred=found)
+                return Answer(done_at=self._now(), context=context, deferred=found)
             response = found
         else:
             response = await self._answer(handler, request, context, faulty=False)
@@ -221,7 +222,7 @@ class Dispatcher:
         """Return the answer with its response, after the operation of ``answer.deferred`` is complete."""
         deferred, context = answer.deferred, answer.context
         assert deferred is not None and context is not None
-        context.parked_seconds += self._world.now() - answer.done_at
+        context.parked_seconds += self._now() - answer.done_at
         try:
             response = deferred.finish()
         except CloseConnectionError:
@@ -239,7 +240,7 @@ class Dispatcher:
         async with self._encoding:
             answer.parts = await world.run_in_thread(_count_and_encode, api.count_errors, counts, response, header)
         api.metrics.count_errors(counts)
-        answer.done_at = world.now()
+        answer.done_at = self._now()
         return answer
 
     async def dispatch_forwarded(
@@ -355,30 +356,30 @@ class Dispatcher:
         self, response: Response | FilledAnswer | None, context: RequestContext, *, aside: bool = False
     ) -> Answer:
         """Apply the quotas, count errors and encode the response; with ``aside`` the caller does the latter two."""
-        world, header, limited = self._world, context.header, self._client_quotas.limited
+        now, header, limited = self._now, context.header, self._client_quotas.limited
         if limited and QuotaKind.REQUEST in limited and response is not None and not self._is_of_node(context):
-            busy = max(world.now() - context.now - context.parked_seconds, 0.0)
+            busy = max(now() - context.now - context.parked_seconds, 0.0)
             context.count_towards(QuotaKind.REQUEST, busy * 100)
         throttle_ms = context.throttle_ms
         if response is None:
-            return Answer(throttle_ms=throttle_ms, done_at=world.now(), context=context)
+            return Answer(throttle_ms=throttle_ms, done_at=now(), context=context)
         if type(response) is FilledAnswer:
             if not throttle_ms:
                 errors_seen = self._apis[header.api_key].metrics.errors
                 errors_seen[0] = errors_seen.get(0, 0) + 1
                 frame = response.template.frame(header.correlation_id, response.numbers)
-                return Answer([frame], 0, 0, False, world.now(), context)
+                return Answer([frame], 0, 0, False, now(), context)
             response = response.made()
         assert isinstance(response, Response)
         if throttle_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = throttle_ms
         api = self._apis[header.api_key]
         if aside:
-            return Answer([], throttle_ms, 0, False, world.now(), context)
+            return Answer([], throttle_ms, 0, False, now(), context)
         if api.count_errors is not None:
             api.count_errors(response, api.metrics.errors)
         parts = _encode(response, header)
-        return Answer(parts, throttle_ms, 0, False, world.now(), context)
+        return Answer(parts, throttle_ms, 0, False, now(), context)
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
         """Answer a request under armed faults; see `triokafka.broker_stub.faults.faults`."""

@@ -14,6 +14,7 @@ connection's buffer do not count: the buffer contains them before their size is 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -66,7 +67,7 @@ class RequestMemory:
             excludes, runs alone.
         largest: size of the largest request in bytes.
         stall_seconds: maximum time without progress of a request that is being read while others wait.
-        now: the clock, in seconds.
+        now: the clock, in seconds. Without it, no request stalls.
         on_freed: called after a peak, when most of the memory is free again.
     """
 
@@ -76,11 +77,11 @@ class RequestMemory:
         *,
         largest: int = 0,
         stall_seconds: float = 10.0,
-        now: Callable[[], float] | None = None,
+        now: Callable[[], float] = lambda: 0.0,
         on_freed: Callable[[], None] | None = None,
     ) -> None:
         self.limit: Final = limit
-        self._medium_limit = limit - limit // 16
+        self._medium_limit = limit - limit // 16 if limit > 0 else sys.maxsize
         self._large_limit = max(min(limit * 3 // 4, limit - largest), 0)
         self._stall_seconds = stall_seconds
         self._now = now
@@ -129,6 +130,17 @@ class RequestMemory:
 
     async def grow(self, claim: Claim, more: int) -> None:
         """Reserve ``more`` bytes for a request. If cancelled, earlier reservations of the request stay."""
+        used = self._used + more
+        if (
+            used <= self._medium_limit
+            and claim.size <= MEDIUM_BYTES
+            and not (self._small or self._medium or self._large or self._privileged)
+        ):
+            claim.reserved += more
+            self._used = used
+            if used > self._peak:
+                self._peak = used
+            return
         if self._try(claim, more):
             return
         waiting = _Waiting(claim, more)
@@ -153,9 +165,11 @@ class RequestMemory:
         finally:
             claim.waiting = False
 
-    def begin(self, claim: Claim) -> None:
-        """Watch a request while its bytes are being received."""
+    def begin(self, claim: Claim) -> float:
+        """Watch a request from now on, while its bytes are being received. Return the time."""
+        now = claim.granted_at = self._now()
         self._reading[claim] = None
+        return now
 
     def received(self, claim: Claim) -> None:
         """End the watch: the whole request was received, or its connection has ended."""
@@ -188,7 +202,8 @@ class RequestMemory:
             self._peak = self._used
             if self._on_freed is not None:
                 self._on_freed()
-        self._admit()
+        if self._small or self._medium or self._large:
+            self._admit()
 
     def _use(self, size: int) -> None:
         self._used += size
@@ -210,8 +225,7 @@ class RequestMemory:
 
     def _grant(self, claim: Claim, more: int) -> None:
         claim.reserved += more
-        if self._now is not None:
-            claim.granted_at = self._now()
+        claim.granted_at = self._now()
         self._use(more)
 
     def _fits(self, claim: Claim, more: int) -> bool:
@@ -252,8 +266,6 @@ class RequestMemory:
 
     def _close_stalled(self) -> None:
         """Close the connections of stalled requests that hold memory and do not wait for more."""
-        if self._now is None:
-            return
         latest = self._now() - self._stall_seconds
         for claim in list(self._reading):
             if claim.granted_at <= latest and not claim.waiting and claim.close is not None:

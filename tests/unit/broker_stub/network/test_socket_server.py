@@ -67,7 +67,7 @@ def server_with(listen: Callable[[], Listener], **options: Any) -> tuple[SocketS
     async def listen_(host: str, port: int, **options: int) -> Listener:
         return listen()
 
-    world = SimpleNamespace(listen=listen_, now=bench.world.now)
+    world = SimpleNamespace(listen=listen_, now=bench.world.now, loop_clock=bench.world.loop_clock)
     return SocketServer(cast(World, world), SocketConfig(**options)), bench
 
 
