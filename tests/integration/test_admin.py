@@ -55,8 +55,9 @@ async def eventually(ask: Callable[[], Awaitable[T]], accept: Callable[[T], bool
     """Repeat a request until its response is accepted: Apache Kafka's brokers learn of a change after its
     acknowledgement.
     """
-    while not accept(found := await ask()):
-        await trio.sleep(0.02)
+    with trio.fail_after(60):
+        while not accept(found := await ask()):
+            await trio.sleep(0.02)
     return found
 
 

@@ -102,8 +102,9 @@ async def test_page_of_a_cluster_kills_freezes_and_starts_its_processes(tmp_path
     async with started("cluster", *words) as port:
         token = await token_of(port)
         await request(port, "/api/faults/kill", token, {"broker": 3})
-        while (await states(port))[2][0]:
-            await trio.sleep(0.05)
+        with trio.fail_after(60):
+            while (await states(port))[2][0]:
+                await trio.sleep(0.05)
         await request(port, "/api/faults/start", token, {"broker": 3})
         await request(port, "/api/faults/freeze", token, {"broker": 2})
         assert await states(port) == [(True, False), (True, True), (True, False)]

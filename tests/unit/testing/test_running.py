@@ -15,6 +15,7 @@ import pytest
 import trio
 
 import triokafka
+from tests.support.waiting import eventually
 from triokafka import errors
 from triokafka.broker_stub.faults.names import UnknownNameError
 from triokafka.broker_stub.log.log_directory import CLEAN_SHUTDOWN_FILE
@@ -216,12 +217,10 @@ async def test_a_clock_put_forward_ends_sessions_and_requests_that_wait() -> Non
         ) as consumer:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(partial(consumer.poll, timeout_ms=60_000))
-                while not consumer.assignment():  # a joining member has no session timeout yet
-                    await trio.sleep(0.001)
+                await eventually(consumer.assignment)  # a joining member has no session timeout yet
                 (before,) = broker.members("g")
                 broker.advance_clock(46_000)
-                while [member.member_id for member in broker.members("g")] in ([], [before.member_id]):
-                    await trio.sleep(0.001)
+                await eventually(lambda: {member.member_id for member in broker.members("g")} - {before.member_id})
                 nursery.cancel_scope.cancel()
             (after,) = broker.members("g")
             assert (before.client_id, after.client_id) == ("mine", "mine")
@@ -232,8 +231,7 @@ async def test_old_segments_go_when_the_clock_is_put_forward() -> None:
         await broker.create_topic("t", partitions=1, configs={"retention.ms": "1000", "segment.ms": "1000"})
         await produce(broker.bootstrap_servers, "t", b"1")
         broker.advance_clock(3_600_000)
-        while broker.broker.replicas.partition(("t", 0)).log.log_start_offset == 0:
-            await trio.sleep(0.001)
+        await eventually(lambda: broker.broker.replicas.partition(("t", 0)).log.log_start_offset)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -252,13 +250,11 @@ async def test_a_member_that_is_expired_is_gone_at_once_and_joins_again(protocol
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(partial(consumer.poll, timeout_ms=60_000))
-            while not consumer.assignment():
-                await trio.sleep(0.001)
+            await eventually(consumer.assignment)
             (before,) = broker.members("g")
             assert broker.expire_member("g", before.client_id) == before.member_id
             assert broker.members("g") == []
-            while not broker.members("g"):
-                await trio.sleep(0.001)
+            await eventually(lambda: broker.members("g"))
             # Under the consumer protocol a member has one id for its life.
             assert (broker.members("g")[0].member_id == before.member_id) is (protocol == "consumer")
             with pytest.raises(errors.UnknownMemberIdError, match="does not have one member 'nobody', but"):
@@ -476,8 +472,9 @@ async def test_partitions_are_reassigned_at_once_with_their_records() -> None:
         new = [node for node in (1, 2, 3) if node != old]
         async with triokafka.AdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
             await admin.alter_partition_reassignments({triokafka.TopicPartition("t", 0): new})
-            while await admin.list_partition_reassignments():
-                await trio.sleep(0.001)
+            with trio.fail_after(60):
+                while await admin.list_partition_reassignments():
+                    await trio.sleep(0.001)
         state = cluster.image.partition("t", 0)
         assert state is not None and list(state.replicas) == new and state.leader in new
         assert await produce(cluster.bootstrap_servers, "t", b"2") == [1]

@@ -641,8 +641,9 @@ async def test_transaction_that_took_too_long_with_the_last_epoch_ends_with_a_ne
         before = producer.producer_id
         producer.take(before, LAST_CLIENT_EPOCH)
         await producer.write("t", b"late")
-        while (await producer.describe()).transaction_state != "CompleteAbort":
-            await trio.sleep(0.01)
+        with trio.fail_after(60):
+            while (await producer.describe()).transaction_state != "CompleteAbort":
+                await trio.sleep(0.01)
         answer = await producer.send_end(commits=False)
         assert (answer.error_code, answer.producer_epoch) == (0, 0) and answer.producer_id != before
         producer.take(answer.producer_id, 0)
