@@ -47,7 +47,7 @@ class Observer:
         # It must be up again as soon as the broker.
         options = {"reconnect.backoff.max.ms": 200, "log_level": 0}
         self._admin = AdminClient({"bootstrap.servers": bootstrap, **options})
-        # Not the admin client: it ends the process if the group moves to another coordinator (librdkafka issue 5040).
+        # Not the admin client: it can end the process when the group changes coordinators (librdkafka issue 5040).
         self._consumer = OtherConsumer({"bootstrap.servers": bootstrap, "group.id": group, **options})
         self._partitions = [OtherPartition(topic, number) for number in range(partitions)]
         self.committed: dict[int, int] = {}

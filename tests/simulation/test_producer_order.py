@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import triokafka
-from tests.support.producer_ledger import Ledger, Promise
+from tests.support.producer_ledger import PROMISES, Ledger, Promise
 from tests.support.producer_workload import Workload
 from tests.support.replicated_cluster import ClusterFaults, ReplicatedCluster
 from tests.support.simulated import run_seeds
@@ -32,17 +32,10 @@ LONG_SEEDS = 1_000
 
 _LONGER_THAN_TROUBLE_MS = 60_000
 
-PROMISES: dict[str, tuple[Promise, dict[str, Any]]] = {
-    "idempotent-5-in-flight": (Promise.EXACTLY_ONCE, {}),
-    "idempotent-1-in-flight": (Promise.EXACTLY_ONCE, {"max_in_flight_requests_per_connection": 1}),
-    "plain-1-in-flight": (
-        Promise.IN_ORDER,
-        {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1},
-    ),
+KINDS: dict[str, tuple[Promise, dict[str, Any]]] = {
+    **PROMISES,
     "plain-5-in-flight": (Promise.AT_LEAST_ONCE, {"enable_idempotence": False}),
-    "acks-1-5-in-flight": (Promise.AT_LEAST_ONCE, {"acks": 1}),
     "acks-1-1-in-flight": (Promise.IN_ORDER, {"acks": 1, "max_in_flight_requests_per_connection": 1}),
-    "acks-0": (Promise.AT_MOST_ONCE, {"acks": 0}),
 }
 
 
@@ -108,7 +101,7 @@ async def _schedule(simulation: Simulation, *, promise: Promise, given: dict[str
 
 def replay(name: str, seed: int) -> tuple[Ledger, Any, int]:
     """Run one schedule again; raise the same error as the first time."""
-    promise, given = PROMISES[name]
+    promise, given = KINDS[name]
     return run_simulation(functools.partial(_schedule, promise=promise, given=given), seed)
 
 
@@ -123,22 +116,22 @@ def _run(name: str, seeds: range) -> list[tuple[Ledger, Any, int]]:
     return results
 
 
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", KINDS)
 def test_log_meets_its_guarantee_through_faults(name: str) -> None:
     results = _run(name, range(SEEDS))
     acknowledged = sum(len(ledger.acknowledged) for ledger, _, _ in results)
     failed = sum(len(ledger.failed) for ledger, _, _ in results)
     assert acknowledged > 10 * failed > 0, "too many records fail, or none"
     repeats = sum(repeated for _, _, repeated in results)
-    if PROMISES[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
+    if KINDS[name][0] in (Promise.IN_ORDER, Promise.AT_LEAST_ONCE):
         assert repeats, "no schedule repeated a record: the faults have no effect"
-    if PROMISES[name][0] is Promise.EXACTLY_ONCE:
+    if KINDS[name][0] is Promise.EXACTLY_ONCE:
         assert sum(cluster.dropped_repeats for _, cluster, _ in results), "no batch was sent twice"
 
 
 @pytest.mark.long
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", KINDS)
 def test_thousands_of_schedules(name: str) -> None:
     """The same with other seeds; failures are printed, and the run continues."""
     run_seeds(name, range(SEEDS, SEEDS + LONG_SEEDS), functools.partial(replay, name))

@@ -34,7 +34,7 @@ def committed_offsets(
     """Return the committed offsets of a group, of all its partitions or of some.
 
     First wait until the group has a coordinator: if a broker answers that it is not the coordinator,
-    ``list_consumer_group_offsets`` ends the whole process (librdkafka issue 5040).
+    ``list_consumer_group_offsets`` can end the whole process (librdkafka issue 5040).
     """
     until(lambda: has_coordinator(admin, group), f"group {group} has no coordinator")
     asked = ConsumerGroupTopicPartitions(group, partitions)
