@@ -13,9 +13,6 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.tool import Tool
-from triokafka.client.admin import AdminClient
-from triokafka.client.admin.partition_types import PartitionReassignment
-from triokafka.structs import TopicPartition
 
 
 @pytest.fixture(scope="module")
@@ -82,27 +79,6 @@ class TestReassign:
         )
         assert "None of the specified" in tool.ok("reassign", "cancel", "--reassignment-json-file", plan)
         assert tool.ok("reassign", "list") == "No partition reassignments found.\n"
-
-    def test_cancel_removes_throttles_although_the_broker_still_lists_the_move(
-        self, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A broker other than the one that took the request learns a moment later that the move is cancelled."""
-        tool.ok("topics", "create", "lags")
-        plan = written(
-            tmp_path / "plan.json", {"version": 1, "partitions": [{"topic": "lags", "partition": 0, "replicas": [1]}]}
-        )
-        tool.ok("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "1000")
-
-        async def listed(*_: object, **__: object) -> dict[TopicPartition, PartitionReassignment]:
-            return {TopicPartition("lags", 0): PartitionReassignment((1,), (), (1,))}
-
-        async def cancelled(*_: object, **__: object) -> None:
-            pass
-
-        monkeypatch.setattr(AdminClient, "list_partition_reassignments", listed)
-        monkeypatch.setattr(AdminClient, "alter_partition_reassignments", cancelled)
-        assert "Clearing topic-level throttles" in tool.ok("reassign", "cancel", "--reassignment-json-file", plan)
-        assert "throttled" not in tool.ok("topics", "describe", "lags", "--json")
 
     def test_unknown_brokers_and_partitions_are_named(self, tool: Tool, tmp_path: Path) -> None:
         tool.ok("topics", "create", "stays")

@@ -28,6 +28,7 @@ from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest
 from triokafka.protocol.api.describe_quorum import PartitionData as QuorumPartition
 from triokafka.protocol.api.describe_quorum import TopicData as QuorumTopic
 from triokafka.protocol.api.envelope import EnvelopeRequest
+from triokafka.protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from triokafka.protocol.frames import encode_request
 from triokafka.structs import Node as Address
 
@@ -116,6 +117,26 @@ async def test_wait_for_an_isolated_controller_is_bounded() -> None:
         simulation.network.heal()
         with trio.fail_after(30):
             await lost.wait_for(lambda image: "orders" in image.topics)
+
+
+@simulated
+async def test_broker_lists_reassignments_by_asking_the_active_controller() -> None:
+    """Its own metadata may be older than an acknowledged change."""
+    simulation = current_simulation()
+    async with (
+        running_nodes(simulation, LAYOUTS["one controller and one broker"]) as cluster,
+        trio.open_nursery() as nursery,
+    ):
+        controller, broker = cluster.nodes
+        channel = NodeChannel(
+            Address(broker.number, broker.name, 9092), world=cluster.client_world(), client_id="client"
+        )
+        nursery.start_soon(channel.run)
+        request = ListPartitionReassignmentsRequest(timeout_ms=3_000)
+        assert (await channel.send(request)).error_code == 0
+        simulation.network.partition(controller.name, broker.name)
+        assert (await channel.send(request)).error_code == RequestTimedOutError.code
+        nursery.cancel_scope.cancel()
 
 
 @simulated
@@ -243,13 +264,15 @@ async def test_envelope_to_a_standby_controller_sends_the_broker_to_the_active_o
             topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)], timeout_ms=5_000
         ),
         DescribeQuorumRequest(topics=[QuorumTopic(topic_name="__cluster_metadata", partitions=[QuorumPartition()])]),
+        ListPartitionReassignmentsRequest(timeout_ms=5_000),
     ]
     async with running_nodes(current_simulation()) as cluster, trio.open_nursery() as nursery:
         active = await cluster.wait_active()
         for one in cluster.nodes:
             channel = await controller_channel(cluster, one, nursery)
             for request in requests:
-                inside = b"".join(encode_request(request, version=2, correlation_id=1, client_id="a"))[4:]
+                version = min(2, request.versions.max)
+                inside = b"".join(encode_request(request, version=version, correlation_id=1, client_id="a"))[4:]
                 envelope = EnvelopeRequest(
                     request_data=inside, request_principal=None, client_host_address=b"\x7f\0\0\1"
                 )

@@ -28,6 +28,12 @@ from triokafka.protocol.api.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from triokafka.protocol.api.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 
@@ -148,3 +154,34 @@ def _check_target(
         raise errors.InvalidReplicationFactorError(
             f"The replication factor is changed from {count} to {len(target)}, which the request does not allow."
         )
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> Steps[ListPartitionReassignmentsResponse]:
+    """Return the reassignments in progress, of all partitions or of those in the request.
+
+    The result omits partitions that do not exist.
+    """
+    if request.topics is None:
+        asked = [(topic.name, sorted(topic.partitions)) for topic in image.topics.values()]
+    else:
+        asked = [(topic.name, list(topic.partition_indexes)) for topic in request.topics]
+    found = []
+    for name, numbers in asked:
+        partitions = []
+        for number in numbers:
+            yield 1
+            partition = image.partition(name, number)
+            if partition is not None and partition.reassigning:
+                partitions.append(
+                    OngoingPartitionReassignment(
+                        partition_index=number,
+                        replicas=list(partition.replicas),
+                        adding_replicas=list(partition.adding_replicas),
+                        removing_replicas=list(partition.removing_replicas),
+                    )
+                )
+        if partitions:
+            found.append(OngoingTopicReassignment(name=name, partitions=partitions))
+    return Outcome([], ListPartitionReassignmentsResponse(error_message=None, topics=found))

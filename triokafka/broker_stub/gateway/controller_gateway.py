@@ -54,6 +54,10 @@ if TYPE_CHECKING:  # messages are imported when a handler first needs them: a br
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+    from triokafka.protocol.api.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
     from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -143,6 +147,12 @@ class ControllerGateway(Protocol):
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         """Begin and cancel reassignments (KIP-455)."""
+        ...
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """List the reassignments in progress, after all changes that are committed (KIP-455)."""
         ...
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:

@@ -59,6 +59,10 @@ if TYPE_CHECKING:
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
+    from triokafka.protocol.api.list_partition_reassignments import (
+        ListPartitionReassignmentsRequest,
+        ListPartitionReassignmentsResponse,
+    )
     from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
     from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -136,6 +140,18 @@ class LocalControllerGateway:
             "AlterPartitionReassignments",
             lambda image: alter_reassignments(image, request, self._topic_config(image)),
             timeout_ms=request.timeout_ms if request.topics else None,
+        )
+
+    async def list_partition_reassignments(
+        self, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """See `reassignments.list_reassignments`. Without any partition, the time limit is ignored."""
+        from triokafka.broker_stub.controller.reassignments import list_reassignments
+
+        return await self._submit(
+            "ListPartitionReassignments",
+            lambda image: list_reassignments(image, request),
+            timeout_ms=None if request.topics == [] else request.timeout_ms,
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:

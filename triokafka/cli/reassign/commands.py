@@ -170,9 +170,7 @@ def cancel(connection: AdminConnection, file: str, preserve_throttles: bool) -> 
             click.echo(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(active)))}")
         else:
             click.echo("None of the specified partition reassignments are active.")
-        # The broker that lists them may not know yet that these are cancelled.
-        others = (await admin.list_partition_reassignments()).keys() - active.keys()
-        if not preserve_throttles and not others:
+        if not preserve_throttles and not await admin.list_partition_reassignments():
             states = await _states(admin, topics=sorted({partition.topic for partition in plan.replicas}))
             _echo_cleared(await _clear_throttles(admin, plan, states))
         return 0

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from tests.support.in_steps import done
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.api.list_partition_reassignments import list_reassignments
 from triokafka.broker_stub.controller.elections import MAX_ELECTIONS_AT_ONCE, elect_leaders, preferred_leaders
-from triokafka.broker_stub.controller.reassignments import alter_reassignments
+from triokafka.broker_stub.controller.reassignments import alter_reassignments, list_reassignments
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import MetadataImage, PartitionImage
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -22,6 +21,7 @@ from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, TopicParti
 from triokafka.protocol.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
+    OngoingTopicReassignment,
 )
 
 PREFERRED, UNCLEAN = 0, 1
@@ -52,6 +52,12 @@ def with_partition(image: MetadataImage, replicas: Sequence[int]) -> MetadataIma
     return replayed(done(alter_reassignments(image, request, clean)).records, image)
 
 
+def listed_in(image: MetadataImage, request: ListPartitionReassignmentsRequest) -> list[OngoingTopicReassignment]:
+    outcome = done(list_reassignments(image, request))
+    assert not outcome.records
+    return outcome.response.topics
+
+
 def elect(
     image: MetadataImage, kind: int, topics: list[TopicPartitions] | None = None
 ) -> tuple[dict[int, int], MetadataImage]:
@@ -74,8 +80,8 @@ class TestReassignment:
         assert (partition.adding_replicas, partition.removing_replicas) == ((4, 5), (1, 2))
         assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1, 2, 3), 0)
         assert partition.directories[0] == uuid.UUID(int=2003)
-        listed = list_reassignments(with_partition(image, [3, 4, 5]), ListPartitionReassignmentsRequest())
-        (found,) = listed.topics[0].partitions
+        (listed,) = listed_in(with_partition(image, [3, 4, 5]), ListPartitionReassignmentsRequest())
+        (found,) = listed.partitions
         assert (found.replicas, found.adding_replicas, found.removing_replicas) == ([3, 4, 5, 1, 2], [4, 5], [1, 2])
 
     def test_removing_replicas_completes_at_once(self) -> None:
@@ -100,9 +106,9 @@ class TestReassignment:
         code, partition = reassign(image, None)
         assert code == 0 and not partition.reassigning
         assert sorted(partition.replicas) == [1, 2] and partition.leader == 1
-        assert list_reassignments(image, ListPartitionReassignmentsRequest(topics=[])).topics == []
+        assert listed_in(image, ListPartitionReassignmentsRequest(topics=[])) == []
         some = ListPartitionReassignmentsTopics(name="t", partition_indexes=[0, 8])
-        (listed,) = list_reassignments(image, ListPartitionReassignmentsRequest(topics=[some])).topics
+        (listed,) = listed_in(image, ListPartitionReassignmentsRequest(topics=[some]))
         assert [partition.partition_index for partition in listed.partitions] == [0]
 
     def test_invalid_combinations_are_refused(self) -> None:
