@@ -62,7 +62,7 @@ interop: $(READY) kerberos ## peers from Maven: the Java client and Apache Kafka
 	$(PYTEST) -n 2 $(WORKERS) -m 'interop and not long' tests/interop
 
 long: $(READY) ## the long runs: more seeds, more kills; prints what it found
-	$(PYTEST) -m long -s tests
+	$(PYTEST) -m long -s -o faulthandler_timeout=0 tests
 
 bench: $(READY) ## tables against the other clients, in one run; JSON and plots in benchmarks/results
 	$(BIN)/python -m benchmarks

@@ -21,7 +21,7 @@ from tests.interop.killed_programs import KilledProgram, Progress
 from tests.interop.mixed_cluster import Member, MixedCluster, mixed_cluster
 from tests.support.transactional_drivers import read
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 PARTITIONS = 4
 BATCH = 750
@@ -110,6 +110,7 @@ def test_each_record_is_copied_once_through_two_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(0)
 @PAIRS
 def test_each_of_100_000_records_is_copied_once_through_twenty_kills(
     command: Command, kafka: bool, tmp_path: Path

@@ -20,7 +20,7 @@ from tests.interop.mixed_cluster import Member, MixedCluster, mixed_cluster
 from tests.support.transactional_drivers import read
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(0)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(900)]
 
 PARTITIONS = 2
 LINES = 2_000
