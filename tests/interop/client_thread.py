@@ -23,7 +23,7 @@ class ClientThread:
         self._name = name
         self._work = work
         self._ends_within = ends_within
-        self._thread = threading.Thread(target=self._run, name=name)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     @contextmanager
     def running(self) -> Iterator[None]:
