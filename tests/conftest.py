@@ -8,7 +8,8 @@ Processes that tests start react to signals, even if the caller of the tests ign
 The collector of reference cycles is off while the tests are collected, and afterwards skips the objects created by
 then: otherwise each ``gc.collect()`` of a test would take most of a second.
 
-A test that leaves threads, clients or processes running fails itself, instead of one of the tests after it.
+A test that leaves threads, clients or processes running fails itself, instead of one of the tests after it. No client
+of librdkafka waits in C code in the main thread, where no time limit could end the test.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.inherited_signals import heed_signals
 from tests.support.left_behind import LeftBehind
+from tests.support.librdkafka_calls import protect
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
+protect()
 
 
 def pytest_configure(config: pytest.Config) -> None:

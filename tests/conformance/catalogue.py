@@ -270,10 +270,10 @@ def run(
         except NotOffered as missing:
             outcomes.append(Outcome("not offered", str(missing)))
         except BaseException as problem:
-            text = f"{type(problem).__name__}: {problem}".strip().partition("\n")[0][:300]
-            refusal = problem if isinstance(problem, Refused) else problem.__cause__
-            code = refusal.code if isinstance(refusal, Refused) else None
-            outcomes.append(Outcome("failed", text, traceback.format_exc(), code))
+            outcomes.append(_failure(problem))
+            # Its frames refer to errors, and to the client: otherwise the garbage collection of some thread, perhaps of
+            # the main thread, would end the client.
+            traceback.clear_frames(problem.__traceback__)
         else:
             outcomes.append(Outcome("passed"))
 
@@ -281,6 +281,13 @@ def run(
     thread.start()
     thread.join(longest)
     return outcomes[0] if outcomes else Outcome("failed", f"it did not end within {longest:.0f} s")
+
+
+def _failure(problem: BaseException) -> Outcome:
+    text = f"{type(problem).__name__}: {problem}".strip().partition("\n")[0][:300]
+    refusal = problem if isinstance(problem, Refused) else problem.__cause__
+    code = refusal.code if isinstance(refusal, Refused) else None
+    return Outcome("failed", text, "".join(traceback.format_exception(problem)), code)
 
 
 def run_all(
@@ -300,7 +307,10 @@ def run_all(
     def case(client: ClientDriver) -> Case:
         return Case(client, replication, idempotent=idempotent)
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        longest = patience * _LONGEST_FACTOR
-        futures = {one.name: pool.submit(run, one, case, connect, longest) for one in chosen}
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    longest = patience * _LONGEST_FACTOR
+    futures = {one.name: pool.submit(run, one, case, connect, longest) for one in chosen}
+    try:
         return {name: future.result() for name, future in futures.items()}
+    finally:  # after the time limit of the test, too: begin no other scenario
+        pool.shutdown(cancel_futures=True)
