@@ -270,10 +270,10 @@ def run(
         except NotOffered as missing:
             outcomes.append(Outcome("not offered", str(missing)))
         except BaseException as problem:
-            outcomes.append(_failure(problem))
-            # Its frames refer to errors, and to the client: otherwise the garbage collection of some thread, perhaps of
-            # the main thread, would end the client.
-            traceback.clear_frames(problem.__traceback__)
+            text = f"{type(problem).__name__}: {problem}".strip().partition("\n")[0][:300]
+            refusal = problem if isinstance(problem, Refused) else problem.__cause__
+            code = refusal.code if isinstance(refusal, Refused) else None
+            outcomes.append(Outcome("failed", text, traceback.format_exc(), code))
         else:
             outcomes.append(Outcome("passed"))
 
@@ -281,13 +281,6 @@ def run(
     thread.start()
     thread.join(longest)
     return outcomes[0] if outcomes else Outcome("failed", f"it did not end within {longest:.0f} s")
-
-
-def _failure(problem: BaseException) -> Outcome:
-    text = f"{type(problem).__name__}: {problem}".strip().partition("\n")[0][:300]
-    refusal = problem if isinstance(problem, Refused) else problem.__cause__
-    code = refusal.code if isinstance(refusal, Refused) else None
-    return Outcome("failed", text, "".join(traceback.format_exception(problem)), code)
 
 
 def run_all(
