@@ -72,6 +72,13 @@ class TimerQueue:
         self._settle()
         return self._heap[0][0] if self._heap else None
 
+    def is_due_before(self, at: float) -> bool:
+        """Whether a deadline is earlier than ``at``."""
+        if not self._heap or self._heap[0][0] >= at:  # a stale entry is never later than its deadline
+            return False
+        self._settle()
+        return bool(self._heap) and self._heap[0][0] < at
+
     def pop_due(self, now: float) -> TimerKey | None:
         """Remove and return the key of the earliest deadline at or before ``now``; None when there is none."""
         self._settle()
