@@ -49,7 +49,7 @@ kerberos: $(READY)
 test: $(READY) ## everything that must pass (under 25 minutes on two cores)
 	@$(MAKE) --no-print-directory kerberos
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check collected
-	$(PYTEST) -n 5 $(WORKERS) --no-loadscope-reorder
+	TRIOKAFKA_TESTS_END_AFTER=2400 $(PYTEST) -n 5 $(WORKERS) --no-loadscope-reorder
 	$(MAKE) --no-print-directory test-pure
 
 test-pure: $(READY) ## record, producer and consumer tests again without the compiled kernels
@@ -59,7 +59,7 @@ test-pure: $(READY) ## record, producer and consumer tests again without the com
 
 interop: $(READY) kerberos ## peers from Maven: the Java client and Apache Kafka (under 40 minutes)
 	-$(BIN)/python -m tests.interop.jvm
-	$(PYTEST) -n 2 $(WORKERS) -m 'interop and not long' tests/interop
+	TRIOKAFKA_TESTS_END_AFTER=3300 $(PYTEST) -n 2 $(WORKERS) -m 'interop and not long' tests/interop
 
 long: $(READY) ## the long runs: more seeds, more kills; prints what it found
 	$(PYTEST) -m long -s -o faulthandler_timeout=0 tests

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 from tests.support.inherited_signals import heed_signals
 from tests.support.left_behind import LeftBehind
 from tests.support.librdkafka_calls import protect
+from tests.support.time_limit import end_after_limit
 
 settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machine")
@@ -32,6 +33,7 @@ protect()
 
 def pytest_configure(config: pytest.Config) -> None:
     heed_signals()
+    end_after_limit()
     # Not as functions of this module: pytest does not report session fixtures to those.
     config.pluginmanager.register(LeftBehind(), "left behind")
 

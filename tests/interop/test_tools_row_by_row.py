@@ -380,7 +380,10 @@ def test_measurements_and_latency(pair: Pair, tool: Tool, tmp_path: Path) -> Non
     where = ("--bootstrap-server", pair.bootstrap)
     tool.ok("topics", "create", "latency")
     measure = ("--topic", "latency", "--num-records", "5", "--producer-acks", "all", "--record-size", "50")
-    printed = [pair.kafkas("kafka-e2e-latency", *where, *measure).out, tool.ok("perf", "end-to-end", *measure)]
+    deadline = time.monotonic() + TIMEOUT
+    while (theirs := pair.kafkas("kafka-e2e-latency", *where, *measure)).status:  # a broker may not know the topic yet
+        assert time.monotonic() < deadline, theirs
+    printed = [theirs.out, tool.ok("perf", "end-to-end", *measure)]
     assert len({re.sub(r"[\d.]+(?=\b)", "N", text) for text in printed}) == 1, printed
     payload, config = tmp_path / "payload", tmp_path / "producer.properties"
     payload.write_text("coffee;tea;")

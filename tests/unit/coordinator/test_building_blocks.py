@@ -112,6 +112,7 @@ def test_queue_behaves_like_a_table_of_deadlines(steps: list[tuple[str, int | No
         else:
             queue.schedule(key(name), float(at))
             table[key(name)] = float(at)
+        assert queue.is_due_before(now) == any(deadline < now for deadline in table.values())
         assert queue.next_deadline() == min(table.values(), default=None)
         while (due := queue.pop_due(now)) is not None:
             assert table.pop(due) <= now

@@ -205,15 +205,15 @@ class Dispatcher:
             context.follower = _is_follower(request)
         if self._faults.armed and not context.follower:  # faults are for clients
             return await self._dispatch_faulty(handler, request, context)
-        if may_defer and header.api_key == _PRODUCE_KEY and self._client_quotas.limited.isdisjoint(_PAUSES_PRODUCERS):
-            found = await run_handler(handler, request, context, faulty=False, may_defer=True)
-            if isinstance(found, DeferredResponse):
-                return Answer(done_at=self._now(), context=context, deferred=found)
-            response = found
-        else:
-            response = await self._answer(handler, request, context, faulty=False)
-        if isinstance(response, Response) and (
-            context.items > _MANY_ITEMS or (context.size > LARGE_BYTES and not carries_records(type(response)))
+        if may_defer:
+            may_defer = header.api_key == _PRODUCE_KEY and self._client_quotas.limited.isdisjoint(_PAUSES_PRODUCERS)
+        response = await run_handler(handler, request, context, faulty=False, may_defer=may_defer)
+        if isinstance(response, DeferredResponse):
+            return Answer(done_at=self._now(), context=context, deferred=response)
+        if (
+            (context.size > LARGE_BYTES or context.items > _MANY_ITEMS)
+            and isinstance(response, Response)
+            and (context.items > _MANY_ITEMS or not carries_records(type(response)))
         ):
             return await self._finish_aside(response, context)
         return self._finish(response, context)

@@ -11,7 +11,7 @@ from triokafka.broker_stub.faults.faults import INJECTED
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.faulty_items import FaultyItems
-from triokafka.broker_stub.request.handler_time import CountedWaits
+from triokafka.broker_stub.request.handler_time import count_waits
 from triokafka.broker_stub.request.large_requests import LARGE_BYTES
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.errors import BrokerResponseError
@@ -49,7 +49,9 @@ async def run_handler(
             work = _answer_with_faulty_items(handler, request, context)
         else:
             work = handler.function(request, context)
-        response = await (CountedWaits(work, context, context.world.now) if context.counts_waits else work)
+        if context.counts_waits:
+            work = count_waits(work, context, context.services.world.now)
+        response = await work
         if type(response) is DeferredResponse and not may_defer:
             await context.park(response.operation)
             return response.finish()

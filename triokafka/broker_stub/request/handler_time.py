@@ -8,7 +8,8 @@ coroutine, so its waits are the times between its steps.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, Generic, Protocol, TypeVar
+from types import coroutine
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -19,41 +20,34 @@ class CountsWaits(Protocol):
     parked_seconds: float
 
 
-class CountedWaits(Generic[T]):
-    """An awaitable that does the work of another one, and adds the times between its steps to ``parked_seconds``.
+@coroutine
+def count_waits(work: Awaitable[T], counter: CountsWaits, now: Callable[[], float]) -> Generator[Any, Any, T]:
+    """Run a coroutine, and add the times between its steps to ``parked_seconds``. Whatever it yields goes to the event
+    loop.
 
     Args:
         work: the coroutine to run.
         counter: receives the seconds that the coroutine waits.
         now: the monotonic clock, in seconds.
     """
-
-    __slots__ = ("_counter", "_now", "_work")
-
-    def __init__(self, work: Awaitable[T], counter: CountsWaits, now: Callable[[], float]) -> None:
-        self._work = work
-        self._counter = counter
-        self._now = now
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        """Run the work step by step; whatever it yields goes to the event loop."""
-        steps = self._work.__await__()
-        value: Any = None
-        failure: BaseException | None = None
-        while True:
-            try:
-                trap = steps.send(value) if failure is None else steps.throw(failure)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            finally:
-                value = failure = None  # an error whose traceback has this frame would be in a cycle with it
-            paused_at = self._now()
-            try:
-                value = yield trap
-            except GeneratorExit:
-                steps.close()
-                raise
-            except BaseException as error:
-                failure = error
-            self._counter.parked_seconds += self._now() - paused_at
+    steps = work.__await__()
+    step: Callable[[Any], Any] = steps.send
+    value: Any = None
+    while True:
+        try:
+            trap = step(value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            value = None  # an error whose traceback has this frame would be in a cycle with it
+        paused_at = now()
+        try:
+            value = yield trap
+            step = steps.send
+        except GeneratorExit:
+            steps.close()
+            raise
+        except BaseException as error:
+            step, value = steps.throw, error
+        counter.parked_seconds += now() - paused_at

@@ -48,7 +48,7 @@ class BatchOpener:
         self._accumulator = accumulator
         self._pool = accumulator.pool
         self._client = client
-        self._world = world
+        self.now = world.now  # the producer replaces it with a cheaper clock once it is open
         self._check_usable = check_usable
         self._wakeup = wakeup
         self._wake = wakeup.wake
@@ -63,7 +63,7 @@ class BatchOpener:
 
     def give_up_at(self) -> float:
         """Return the time until which a call that begins now may wait, in all."""
-        return self._world.now() + self._max_block
+        return self.now() + self._max_block
 
     def record_bytes(self, queue: PartitionQueue, key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
         """Return the most bytes that this record can take in a batch. Raises `MessageSizeTooLargeError`."""
@@ -85,7 +85,7 @@ class BatchOpener:
         """
         if queue.batches:
             self._note_filled()  # the last one was just closed
-        now = self._world.now()
+        now = self.now()
         if give_up_at is None:
             give_up_at = now + self._max_block
         if self._should_yield(now):
@@ -101,7 +101,7 @@ class BatchOpener:
             try:
                 buffer = await allocate(self._pool, size, max(0.0, give_up_at - waiting_since))
             finally:
-                self._pool.note_wait(self._world.now() - waiting_since)
+                self._pool.note_wait(self.now() - waiting_since)
             try:
                 self._check_usable()
             except BaseException:
@@ -110,7 +110,7 @@ class BatchOpener:
             if queue.open is not None and queue.open.room >= record_bytes:
                 self._pool.release(buffer, size)
                 return
-            now = self._world.now()
+            now = self.now()
         self._begin(queue, buffer, now)
 
     def open_batch_nowait(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch:
@@ -125,7 +125,7 @@ class BatchOpener:
             )
         if queue.batches:
             self._note_filled()
-        return self._begin(queue, buffer, self._world.now())
+        return self._begin(queue, buffer, self.now())
 
     def next_queue(
         self,
@@ -150,7 +150,7 @@ class BatchOpener:
         queue = full if known is None else known.queues[known.switch_if_due()]
         if queue.open is not None:
             return queue
-        now = self._world.now()
+        now = self.now()
         if may_yield and not self._wakeup.is_held and self._should_yield(now):  # a caller that holds the sender cannot
             return None
         size = self.record_bytes(queue, key, value, headers)
@@ -173,7 +173,7 @@ class BatchOpener:
                 await queue.shortened.wait()
         else:
             await trio.lowlevel.checkpoint()
-        self._yielded_at = now = self._world.now()
+        self._yielded_at = now = self.now()
         self._begun_bytes = self._filled = 0
         return now
 

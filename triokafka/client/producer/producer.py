@@ -206,6 +206,7 @@ class Producer:
         await self._client.__aenter__()
         await self._tasks.open()
         self._state = "open"
+        self._opener.now = self._world.loop_clock()
         self._tasks.start(self._sender.run, name="kafka sender")
         if self._transactions is not None:
             self._tasks.start(self._transactions.task.run, name="kafka transactions")

@@ -129,10 +129,11 @@ class Sender:
         """Work until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._wakeup.ring)
+            clock = self._world.loop_clock()
             while True:
                 self._wakeup.stay_awake()
                 self._client.check_usable()  # its failure is the producer's, also while there is nothing to send
-                now = self._world.now()
+                now = clock()
                 await self._wakeup.sleep(now + self.step(now))
 
     def step(self, now: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Protocol, TypeVar
 
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings
@@ -67,10 +67,10 @@ class GroupShards:
         partition = self.runtime.partition_for(group_id)
         self.runtime.write(partition, lambda shard, effects: operation(shard=shard, effects=effects))
 
-    async def ask(self, group_id: str, operation: GroupOperation, reply: Reply[T]) -> T:
-        """Run an operation as `begin` does, wait for its reply, and return the reply's value or raise its error."""
+    def ask(self, group_id: str, operation: GroupOperation, reply: Reply[T]) -> Awaitable[T]:
+        """Run an operation as `begin` does, and return a coroutine that waits for its reply (`answer_to`)."""
         self.begin(group_id, operation)
-        return await answer_to(reply)
+        return answer_to(reply)
 
 
 def check_group_id(group_id: str) -> None:

@@ -73,6 +73,7 @@ class CoordinatorRuntime(Generic[S, C]):
         wake: Callable[[], None],
     ) -> None:
         self._world = world
+        self._now = world.loop_clock()
         self._log = log
         self._type = coordinator_type
         self.partitions = partitions
@@ -110,7 +111,7 @@ class CoordinatorRuntime(Generic[S, C]):
                 return
             self._drop(known)
         shard = self._type.new_shard(partition, leader_epoch)
-        context: ShardContext[S, C] = ShardContext(partition, leader_epoch, shard, wanted_at=self._world.now())
+        context: ShardContext[S, C] = ShardContext(partition, leader_epoch, shard, wanted_at=self._now())
         self._contexts[partition] = context
         self._start_loading(context)
 
@@ -210,13 +211,13 @@ class CoordinatorRuntime(Generic[S, C]):
         return any(context.state is ShardState.LOADING for context in self._contexts.values())
 
     def _active(self, partition: int) -> ShardContext[S, C]:
-        self.check_running()
         context = self._contexts.get(partition)
+        if context is not None and context.state is ShardState.ACTIVE:
+            return context
+        self.check_running()
         if context is None or context.state is ShardState.FAILED:
             raise NotCoordinatorError(f"{self._type.topic}-{partition}: this broker is not its coordinator")
-        if context.state is ShardState.LOADING:
-            raise CoordinatorLoadInProgressError(f"{self._type.topic}-{partition}: the coordinator is still loading it")
-        return context
+        raise CoordinatorLoadInProgressError(f"{self._type.topic}-{partition}: the coordinator is still loading it")
 
     # --- time ---
 
@@ -246,7 +247,7 @@ class CoordinatorRuntime(Generic[S, C]):
     def fire_due(self) -> None:
         """Fire every expired deadline, of the shards and of held commits, and release the next queued answers."""
         self._outbox.give_more()
-        now = self._world.now() + _TOLERANCE
+        now = self._now() + _TOLERANCE
         for context in list(self._contexts.values()):
             if context.state is ShardState.FAILED and context.retry_at <= now:
                 context.shard = self._type.new_shard(context.partition, context.leader_epoch)
@@ -282,7 +283,7 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def _schedule_expiry(self, context: ShardContext[S, C]) -> None:
         if self._type.expiry_interval_ms is not None:
-            context.shard.timers.schedule(_EXPIRY, self._world.now() + self._type.expiry_interval_ms / 1000)
+            context.shard.timers.schedule(_EXPIRY, self._now() + self._type.expiry_interval_ms / 1000)
 
     def _deadline_of(self, context: ShardContext[S, C]) -> float:
         if context.state is not ShardState.ACTIVE:
@@ -292,11 +293,12 @@ class CoordinatorRuntime(Generic[S, C]):
         return commit if timer is None else min(timer, commit)
 
     def _wake_for(self, context: ShardContext[S, C]) -> None:
-        if self._deadline_of(context) < self._sleeps_until:
+        until = self._sleeps_until
+        if context.shard.timers.is_due_before(until) or (context.held and context.held[0].deadline < until):
             self._wake()
 
     def _new_effects(self, context: ShardContext[S, C]) -> Effects[C]:
-        return Effects(Moment(self._world.now(), self._world.wall_ms()), context.shard.timers)
+        return Effects(Moment(self._now(), self._world.wall_ms()), context.shard.timers)
 
     # --- loading ---
 
@@ -320,7 +322,7 @@ class CoordinatorRuntime(Generic[S, C]):
         except Exception:
             self._loads.popleft()
             seconds = min(_FIRST_RETRY_SECONDS * 2**context.failed_loads, _LAST_RETRY_SECONDS)
-            context.state, context.retry_at = ShardState.FAILED, self._world.now() + seconds
+            context.state, context.retry_at = ShardState.FAILED, self._now() + seconds
             context.failed_loads += 1
             logger.exception(
                 "%s-%d (leader epoch %d): loading the %s coordinator failed; it tries again in %g seconds",
@@ -343,7 +345,7 @@ class CoordinatorRuntime(Generic[S, C]):
         self._carry_out(context, effects)
         if context.deleted_topics:
             self._run(context, lambda shard, effects: self._type.topics_deleted(shard, context.deleted_topics, effects))
-        now = self._world.now()
+        now = self._now()
         self.load_times.record(now, now - context.wanted_at)
         logger.info(
             "%s-%d (leader epoch %d): %d records read", self._type.topic, partition, context.leader_epoch, count

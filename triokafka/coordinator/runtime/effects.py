@@ -7,7 +7,6 @@ then carries out.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord, TransactionalProducer, TransactionMarker
@@ -19,7 +18,6 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 
-@dataclass(slots=True)
 class Effects(Generic[C]):
     """The time, the timers, and the decisions of one operation. ``C`` is the coordinator's type of change.
 
@@ -31,20 +29,36 @@ class Effects(Generic[C]):
     the first changes, where they were encoded before the operation.
     """
 
-    at: Moment
-    timers: TimerQueue
-    records: list[C] = field(default_factory=list)
-    encoded: list[CoordinatorRecord] = field(default_factory=list)
-    answers: list[tuple[Reply[Any], Any]] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    appended: bool = False
-    producer: TransactionalProducer | None = None
-    """The producer in whose transaction the records are written; None for none."""
-    marker: TransactionMarker | None = None
-    """A transaction's marker to append instead of records."""
-    on_appended: Callable[[Effects[C]], None] | None = None
-    on_committed: Callable[[Effects[C]], None] | None = None
-    on_failed: Callable[[KafkaError, Effects[C]], None] | None = None
+    __slots__ = (
+        "answers",
+        "appended",
+        "at",
+        "encoded",
+        "marker",
+        "notes",
+        "on_appended",
+        "on_committed",
+        "on_failed",
+        "producer",
+        "records",
+        "timers",
+    )
+
+    def __init__(self, at: Moment, timers: TimerQueue) -> None:
+        self.at = at
+        self.timers = timers
+        self.records: list[C] = []
+        self.encoded: list[CoordinatorRecord] = []
+        self.answers: list[tuple[Reply[Any], Any]] = []
+        self.notes: list[str] = []
+        self.appended = False
+        self.producer: TransactionalProducer | None = None
+        """The producer in whose transaction the records are written; None for none."""
+        self.marker: TransactionMarker | None = None
+        """A transaction's marker to append instead of records."""
+        self.on_appended: Callable[[Effects[C]], None] | None = None
+        self.on_committed: Callable[[Effects[C]], None] | None = None
+        self.on_failed: Callable[[KafkaError, Effects[C]], None] | None = None
 
     def write(self, record: C) -> None:
         """Add a change. The changes of one operation are appended together or not at all."""

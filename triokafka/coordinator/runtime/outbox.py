@@ -31,7 +31,8 @@ class Outbox:
         ones."""
         for reply, value in answers[:AT_ONCE]:
             _release(reply, value)
-        self._left.extend(answers[AT_ONCE:])
+        if len(answers) > AT_ONCE:
+            self._left.extend(answers[AT_ONCE:])
 
     def give_more(self) -> None:
         """Release the next `AT_ONCE` answers."""

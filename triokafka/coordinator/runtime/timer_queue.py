@@ -28,7 +28,7 @@ class TimerQueue:
     """Deadlines by key; each fires at most once.
 
     A deadline that moves earlier gets a second heap entry. One that moves later (a heartbeat) only changes the table;
-    its stale heap entry is pushed back when it reaches the top.
+    its stale heap entry is pushed back when it reaches the top. So no deadline is earlier than the top of the heap.
     """
 
     __slots__ = ("_deadlines", "_heap", "_sequence")
@@ -72,8 +72,17 @@ class TimerQueue:
         self._settle()
         return self._heap[0][0] if self._heap else None
 
+    def is_due_before(self, at: float) -> bool:
+        """Whether a deadline is earlier than ``at``."""
+        if not self._heap or self._heap[0][0] >= at:
+            return False
+        self._settle()
+        return bool(self._heap) and self._heap[0][0] < at
+
     def pop_due(self, now: float) -> TimerKey | None:
         """Remove and return the key of the earliest deadline at or before ``now``; None when there is none."""
+        if not self._heap or self._heap[0][0] > now:
+            return None
         self._settle()
         if not self._heap or self._heap[0][0] > now:
             return None

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from triokafka.broker_stub.request.handler_time import CountedWaits
+from triokafka.broker_stub.request.handler_time import count_waits
 
 
 class Counter:
@@ -24,7 +24,7 @@ async def test_waits_are_counted_and_the_result_is_passed_on(autojump_clock: Moc
         await trio.sleep(3)
         return "done"
 
-    assert await CountedWaits(work(), counter, trio.current_time) == "done"
+    assert await count_waits(work(), counter, trio.current_time) == "done"
     assert counter.parked_seconds == pytest.approx(5)
 
 
@@ -41,8 +41,8 @@ async def test_errors_and_cancellation_reach_the_work(autojump_clock: MockClock)
             ended.append(trio.current_time())
 
     with pytest.raises(ValueError, match="no"):
-        await CountedWaits(work(ValueError("no")), counter, trio.current_time)
+        await count_waits(work(ValueError("no")), counter, trio.current_time)
     with trio.move_on_after(5) as scope:
-        await CountedWaits(work(None), counter, trio.current_time)
+        await count_waits(work(None), counter, trio.current_time)
     assert scope.cancelled_caught and len(ended) == 2
     assert counter.parked_seconds == pytest.approx(7)
