@@ -50,9 +50,12 @@ class ToolSession:
     def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
         self._requests = requests
         self._answers = answers
+        self._is_waiting = False
 
     def __call__(self, script: str, *arguments: str, stdin: str = "") -> ToolResult:
         """Run a tool to its end."""
+        assert not self._is_waiting, "an earlier call was interrupted, and its answer would be taken for this one's"
+        self._is_waiting = True
         words = [word.encode() for word in (_TOOLS[script], *arguments)]
         self._requests.write(struct.pack(">i", len(words)))
         for word in words:
@@ -61,6 +64,7 @@ class ToolSession:
         self._requests.flush()
         (status,) = struct.unpack(">i", self._read(4))
         out, err = (self._read(struct.unpack(">i", self._read(4))[0]).decode() for _ in range(2))
+        self._is_waiting = False
         return ToolResult(status, out, err)
 
     def _read(self, size: int) -> bytes:
