@@ -435,6 +435,35 @@ def test_error_of_a_position_is_raised_by_calls_for_its_partition_only(bootstrap
     run(program())
 
 
+def test_seek_during_a_poll_makes_its_error_void(bootstrap: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The poll cannot be cancelled any more, and raises the error that it has found before the seek."""
+
+    async def program() -> None:
+        await fill(bootstrap, topic, 2)
+        partition, loop = TopicPartition(topic, 0), asyncio.get_running_loop()
+        async with consumer_of(bootstrap, auto_offset_reset="none") as consumer:
+            session = consumer._session
+            poll = session.consumer.poll
+
+            async def first_half_of_a_seek() -> int:
+                consumer._local.note_seek()
+                return consumer._begin_epoch(partition)
+
+            async def poll_during_a_seek(**options: Any) -> Any:
+                try:
+                    return await poll(**options)
+                except NoOffsetForPartitionError:
+                    epoch = asyncio.run_coroutine_threadsafe(first_half_of_a_seek(), loop).result(60)
+                    session.seek(partition, 1, epoch)
+                    raise
+
+            monkeypatch.setattr(session.consumer, "poll", poll_during_a_seek)
+            consumer.assign([partition])
+            assert (await consumer.getone()).value == b"1"
+
+    run(program())
+
+
 def test_getmany_returns_at_most_one_fetch(bootstrap: str, topic: str) -> None:
     async def program() -> None:
         partition, values = TopicPartition(topic, 0), [b"small", b"x" * 50_000, b"another"]

@@ -20,6 +20,7 @@ from triokafka.asyncio.bridge import Bridge, Opening, usable_error
 from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.asyncio.consumer.calls import ProgramCalls
 from triokafka.asyncio.consumer.flow import Flow
+from triokafka.asyncio.consumer.position_errors import OF_A_POSITION
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
     IllegalStateError,
@@ -227,6 +228,7 @@ class ConsumerSession:
 
     async def _poll(self) -> None:
         records: Any = None
+        seeks = self._seeks
         try:
             with trio.CancelScope() as self._polling:
                 if not self._calls:
@@ -239,7 +241,7 @@ class ConsumerSession:
             if self.consumer.subscription() or self.consumer.assignment():
                 raise
         except KafkaError as error:
-            self._hold(error)
+            self._hold(error, seeks)
             if self._passes_errors:
                 records = await self._arrived_records()
         finally:
@@ -248,17 +250,22 @@ class ConsumerSession:
         if records:
             self._deliver(records)
 
-    def _hold(self, error: KafkaError) -> None:
-        """Give an error to the program. The next poll would raise it again: wait until the program has seen it."""
-        self._holding = True
-        self.bridge.post(self._state.fail, error, self._seeks)
+    def _hold(self, error: KafkaError, seeks: int) -> None:
+        """Give an error to the program. The next poll would raise it again: wait until the program has seen it.
+
+        Leave an error of a position to the next poll if there was a seek since ``seeks``, when the call began.
+        """
+        if seeks == self._seeks or not isinstance(error, OF_A_POSITION):
+            self._holding = True
+            self.bridge.post(self._state.fail, error, seeks)
 
     async def _arrived_records(self) -> Any:
         """Return what has arrived of partitions without an error: the next look for the other's position takes time."""
+        seeks = self._seeks
         try:
             return await self.consumer.poll(timeout_ms=0, max_records=self._flow.most_records)
         except KafkaError as error:
-            self._hold(error)
+            self._hold(error, seeks)
             return None
 
     def _patience(self) -> float:
@@ -318,6 +325,7 @@ class ConsumerSession:
         """Poll again after a long time without a call for records; if the member has left its group, drop those that
         wait."""
         self.dormant = False
+        seeks = self._seeks
         for _ in range(2):  # the first call reports that the member has left, the second one revokes
             try:
                 records = await self.consumer.poll(timeout_ms=0, max_records=self._flow.most_records)
@@ -326,7 +334,7 @@ class ConsumerSession:
             except IllegalStateError:
                 return  # neither subscription nor assignment
             except KafkaError as error:
-                self._hold(error)
+                self._hold(error, seeks)
                 return
             else:
                 if records:
@@ -418,10 +426,11 @@ class ConsumerSession:
 
         A consumer that begins at the end then gets each record that is sent from now on.
         """
+        seeks = self._seeks
         try:
             await _positions_or_failures(self.consumer, self.bridge.check_seconds)
         except KafkaError as error:
-            self._hold(error)
+            self._hold(error, seeks)
 
     async def position(self, partition: TopicPartition, seconds: float) -> int:
         """Return the SDK's position of a partition of which no record has crossed over."""

@@ -145,13 +145,13 @@ class LocalControllerGateway:
     async def list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        """See `reassignments.list_reassignments`. Without any partition, the time limit is ignored."""
+        """See `reassignments.list_reassignments`. A time limit of 0 or less is ignored, as by Kafka's controller."""
         from triokafka.broker_stub.controller.reassignments import list_reassignments
 
         return await self._submit(
             "ListPartitionReassignments",
             lambda image: list_reassignments(image, request),
-            timeout_ms=None if request.topics == [] else request.timeout_ms,
+            timeout_ms=request.timeout_ms if request.timeout_ms > 0 else None,
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
