@@ -21,6 +21,7 @@ from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.asyncio.consumer.calls import ProgramCalls
 from triokafka.asyncio.consumer.flow import Flow
 from triokafka.asyncio.consumer.position_errors import OF_A_POSITION
+from triokafka.asyncio.consumer.positions import looked_up_position, positions_or_failures
 from triokafka.asyncio.errors import ConsumerStoppedError
 from triokafka.errors import (
     IllegalStateError,
@@ -33,8 +34,6 @@ from triokafka.structs import OffsetAndMetadata, TopicPartition
 logger = logging.getLogger(__name__)
 
 _COMMIT_SECONDS: Final = 10.0
-_SECONDS_OF_FAILURES: Final = 1.0
-"""For which `ConsumerSession.find_positions` waits for a leader that refuses or is unknown."""
 _SECONDS_PAST_ERRORS: Final = 0.05
 """Between two polls while a partition has an error and the program reads others."""
 
@@ -428,7 +427,7 @@ class ConsumerSession:
         """
         seeks = self._seeks
         try:
-            await _positions_or_failures(self.consumer, self.bridge.check_seconds)
+            await positions_or_failures(self.consumer, self.bridge.check_seconds)
         except KafkaError as error:
             self._hold(error, seeks)
 
@@ -436,7 +435,7 @@ class ConsumerSession:
         """Return the SDK's position of a partition of which no record has crossed over."""
         self._holding = False
         if self._calls.is_calling_back:
-            return await _looked_up_position(self.consumer, self.options, partition)
+            return await looked_up_position(self.consumer, self.options, partition)
         return await self.consumer.position(partition, timeout_ms=seconds * 1000)
 
     def fetched(self, partition: TopicPartition) -> tuple[int | None, int | None, int | None]:
@@ -526,32 +525,6 @@ class ConsumerSession:
         partitions = list(lost)
         await self._calls.call_back(self._state.withhold, partitions)
         await self._revoke(partitions)
-
-
-async def _positions_or_failures(consumer: Consumer, seconds: float) -> None:
-    engine = consumer.engine
-
-    def found() -> bool | None:
-        if engine.subscription.all_positions_known:
-            return True
-        now = engine.world.now()
-        return any(now - failing.since >= _SECONDS_OF_FAILURES for failing in engine.failure_tracker.current) or None
-
-    await engine.wait_for_state(found, seconds)
-
-
-async def _looked_up_position(consumer: Consumer, options: dict[str, Any], partition: TopicPartition) -> int:
-    """Look the position up: the SDK does so only after the listener has had its chance to seek."""
-    known = consumer.health().partitions.get(partition)
-    if known is not None and known.position is not None:
-        return known.position
-    if options["group_id"] is not None:
-        committed = (await consumer.committed([partition]))[partition]
-        if committed is not None:
-            return committed.offset
-    if options["auto_offset_reset"] == "earliest":
-        return (await consumer.beginning_offsets([partition]))[partition]
-    return (await consumer.end_offsets([partition]))[partition]
 
 
 def _log_failure(offsets: Any, error: KafkaError | None) -> None:
