@@ -68,7 +68,7 @@ class LeftBehind:
         """
         if not self._new():
             return []
-        _collect()
+        gc.collect()  # abandoned clients end themselves; librdkafka's in threads, see `librdkafka_calls`
         until = time.monotonic() + _SECONDS_TO_END
         while (new := self._new()) and time.monotonic() < until:
             time.sleep(0.01)
@@ -76,16 +76,6 @@ class LeftBehind:
 
     def _new(self) -> set[Any]:
         return set(_running()) - self._before - self._fixture_parts
-
-
-def _collect() -> None:
-    """Collect garbage: abandoned clients end themselves.
-
-    The end of librdkafka's can wait for ever in C code. In a thread, that is one more part that the test has left.
-    """
-    thread = threading.Thread(target=gc.collect, name="end of an abandoned client", daemon=True)
-    thread.start()
-    thread.join(_SECONDS_TO_END)
 
 
 def _running() -> Iterator[Any]:
