@@ -401,7 +401,7 @@ def _text(data: PartitionData) -> str:
     )
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32))
 def test_sessions_with_resting_partitions_respond_like_sessions_that_read_everything(seed: int) -> None:
     resting, reading = Model(seed, rests=True), Model(seed, rests=False)

@@ -162,7 +162,9 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
             reader = None  # another process of the follower has registered
             session.wake_all()
         plan.renew()
-        outcomes, size, urgent = await replicas.read(plan.readable, parameters, before_waiting=context.yield_slot)
+        outcomes, size, urgent = await replicas.read(
+            plan.readable, parameters, before_waiting=context.yield_slot, has_waited=True
+        )
         replicas.traffic.fetches += session.resting
     readable, failed = plan.readable, plan.failed
     if many:

@@ -106,6 +106,7 @@ class Partition:
             return False
         may_be_committed = not is_new and self.isr.in_flight is not None and partition_epoch == self.partition_epoch
         self._time = max(self._time, now)
+        self.log.changes.notify()  # first, because the end of a rest in a fetch session notes a follower's last fetch
         known = {} if is_new else self.followers
         for replica in self.isr.committed.difference(in_sync_replicas).intersection(known):
             # The controller removed it, as when its log directory failed: it is caught up again when it fetches.
@@ -125,7 +126,6 @@ class Partition:
             self._leader_epoch_start = self.log.log_end_offset
             # Before the first record of the epoch, so that followers find where older epochs end (KIP-279).
             self.log.leader_epochs.assign(leader_epoch, self._leader_epoch_start)
-        self.log.changes.notify()
         return is_new
 
     def make_follower(

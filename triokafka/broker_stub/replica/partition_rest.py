@@ -104,15 +104,16 @@ def consumer_rests(partition: Partition, wanted: WantedPartition, *, read_commit
 
 
 def idle_follower_fetched(
-    partition: Partition, replica_id: int, wanted: WantedPartition, broker_epoch: int, now: float
+    partition: Partition, replica_id: int, wanted: WantedPartition, broker_epoch: int, now: float | None
 ) -> ReadOutcome | None:
     """Process the fetch of a follower if `follower_rests`; return None if not.
 
     This is what `Partition.require_follower`, `read` and `follower_fetched` do when nothing can have changed, at a
-    fraction of the cost.
+    fraction of the cost. Without ``now``, the fetch has been noted already.
     """
     if not follower_rests(partition, replica_id, wanted, broker_epoch):
         return None
-    partition.followers[replica_id].fetched_the_same(now)
+    if now is not None:
+        partition.followers[replica_id].fetched_the_same(now)
     log, offset = partition.log, wanted.fetch_offset
     return ReadOutcome(0, offset, log.last_stable_offset(offset), log.log_start_offset)

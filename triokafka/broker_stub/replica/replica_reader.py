@@ -101,6 +101,7 @@ class ReplicaReader:
         parameters: FetchParameters,
         *,
         before_waiting: Callable[[], None] = lambda: None,
+        has_waited: bool = False,
     ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
         """Read partitions in order under one byte budget. Returns outcomes, bytes read, and whether to respond
         immediately.
@@ -108,17 +109,26 @@ class ReplicaReader:
         The first batch of the first partition with data may exceed the limits, so that a reader always advances. The
         call waits only for data outside of the page cache: a thread loads it, and then all partitions are read again.
         With many partitions, it runs checkpoints in between.
+
+        A follower's fetch shows its progress, and that it is alive, at the time when it arrives. ``has_waited``: the
+        fetch was read before it waited for data, so this is noted already.
         """
         for _ in range(_COLD_READS):
             try:
-                return await self._read(wanted, parameters, may_block=False)
+                return await self._read(wanted, parameters, may_block=False, has_waited=has_waited)
             except ColdReadError as cold:
                 before_waiting()
                 await self._world.run_in_thread(cold.warm)
-        return await self._read(wanted, parameters, may_block=True)  # the page cache evicts the data too fast
+        # The page cache evicts the data too fast.
+        return await self._read(wanted, parameters, may_block=True, has_waited=has_waited)
 
     async def _read(
-        self, wanted: Sequence[tuple[TopicPartition, WantedPartition]], parameters: FetchParameters, *, may_block: bool
+        self,
+        wanted: Sequence[tuple[TopicPartition, WantedPartition]],
+        parameters: FetchParameters,
+        *,
+        may_block: bool,
+        has_waited: bool,
     ) -> tuple[dict[TopicPartition, ReadOutcome], int, bool]:
         budget = parameters.max_bytes
         total = 0
@@ -128,12 +138,12 @@ class ReplicaReader:
         outcomes: dict[TopicPartition, ReadOutcome] = {}
         follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
         work = WorkBudget() if len(wanted) > BUDGET else None
-        now = self._world.now() if follower else 0.0
+        now = self._world.now() if follower and not has_waited else None
         is_registered = follower and self._is_registered(parameters)
         quota = self._quota if follower and self._quota.is_limited else None
         select = self._selector if parameters.rack and not follower else None
         for topic_partition, request in wanted:
-            if work is not None and await work.spend() and follower:
+            if work is not None and await work.spend() and now is not None:
                 now = self._world.now()
             try:
                 partition = self._hosted.online.get(topic_partition) or self._partition(topic_partition)
@@ -168,7 +178,7 @@ class ReplicaReader:
                     urgent = True
                 if quota is not None:
                     quota.record(topic_partition, len(outcome.records), self._world.now())
-                if follower and outcome.diverging_epoch is None:
+                if now is not None and outcome.diverging_epoch is None:
                     # Only after the read: an offset outside of the log, or of a diverging record, does not show the
                     # follower's progress.
                     self._hosted.follower_fetched(

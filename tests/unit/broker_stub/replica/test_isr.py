@@ -10,6 +10,7 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.replica.alter_partition import PendingProposals
 from triokafka.broker_stub.replica.isr_state import IsrProposal
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.partition_rest import PartitionRest
 from triokafka.protocol.api.alter_partition import (
     AlteredPartition,
     AlteredTopic,
@@ -134,6 +135,18 @@ def test_the_high_watermark_does_not_wait_for_a_follower_that_the_controller_rem
     fetched(partition, 3, 1, now=1.3)
     append(partition, b"2")
     assert not fetched(partition, 2, 2, now=1.4), "it fetches again, and is about to join"
+
+
+def test_a_follower_that_the_controller_removed_is_not_caught_up_through_the_end_of_its_rest() -> None:
+    """The rest in its fetch session ends with the change, and notes its last fetch, which was before the removal."""
+    partition = leader()
+    for replica in (2, 3):
+        fetched(partition, replica, 0, now=1.0)
+    rest = PartitionRest(partition, partition.followers[3], lambda: rest.end(5.0))
+    lead(partition, isr=(NODE, 2), partition_epoch=6)
+    assert not len(partition.log.changes)
+    append(partition, b"1")
+    assert fetched(partition, 2, 1, now=5.1)
 
 
 def test_a_follower_that_lags_leaves_and_the_high_watermark_continues_once_it_is_committed() -> None:

@@ -171,6 +171,23 @@ async def test_follower_whose_fetch_is_refused_has_not_got_anything() -> None:
     assert bench.rose == [(A, 1)]
 
 
+async def test_follower_is_alive_when_its_fetch_arrives_and_not_when_it_is_answered() -> None:
+    """A broker may die while its fetch waits: the second read after the wait does not show that it is alive."""
+    bench = Bench()
+    bench.become(topic("a", replicas=(NODE, 2)))
+    bench.append(A)
+    parameters = CONSUMER._replace(replica_id=2)
+    partition = bench.replicas.find("a", 0)
+    assert partition is not None
+    arrived = partition.followers[2].fetched_at
+    for offset in (0, 1):
+        outcomes, size, _ = await bench.replicas.read([(A, wanted(A, offset))], parameters, has_waited=True)
+        assert (outcomes[A].error_code, bool(size)) == (0, offset == 0)
+    assert (partition.followers[2].fetched_at, partition.followers[2].log_end_offset) == (arrived, -1)
+    await bench.follower_fetches(A, 1)
+    assert partition.followers[2].fetched_at > arrived and bench.rose == [(A, 1)]
+
+
 async def test_produce_to_this_broker_alone_is_not_parked() -> None:
     """The same holds for a request that failed for all its partitions."""
     bench = Bench()
