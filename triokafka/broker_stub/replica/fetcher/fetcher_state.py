@@ -29,9 +29,10 @@ class FetchPosition:
     """The position of one partition, valid in one leader epoch.
 
     ``fetch_offset`` and ``last_fetched_epoch`` are those of the end of the local log, or of records that have arrived
-    and are not appended yet: see `FetcherState.plan_ahead`. ``lag`` is the number of records that the leader has more; None before the first response. ``delayed_until`` is in
-    seconds on the monotonic clock. ``refusals`` counts the answers since the last success that said that leader and
-    follower have different metadata. ``place`` is the position's place in the order of fetching.
+    and are not appended yet: see `FetcherState.plan_ahead`. ``lag`` is the number of records that the leader has more;
+    None before the first response. ``delayed_until`` is in seconds on the monotonic clock. ``refusals`` counts the
+    answers since the last success that said that leader and follower have different metadata. ``place`` is the
+    position's place in the order of fetching.
 
     Args:
         unsettle: see `FetcherState.unsettle`.
@@ -348,10 +349,10 @@ class FetcherState:
 
 def _end_of(records: bytes | bytearray | memoryview) -> tuple[int, int] | None:
     """Return the offset after the last complete batch, and its leader epoch; None without one, or if it is damaged."""
-    last = None
+    end = None
     try:
-        for last in iter_batches(records):
-            pass
+        for batch in iter_batches(records):
+            end = batch.next_offset, batch.partition_leader_epoch
     except CorruptRecordError:
         return None
-    return None if last is None else (last.next_offset, last.partition_leader_epoch)
+    return end
