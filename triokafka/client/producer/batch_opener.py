@@ -11,10 +11,10 @@ from triokafka.client.config import ProducerOptions
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.buffer_wait import allocate
 from triokafka.client.producer.interceptors import Headers
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.topic_state import TopicState
-from triokafka.client.producer.waiting import allocate
 from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import BufferFullError, MessageSizeTooLargeError
 from triokafka.network.network_client import NetworkClient

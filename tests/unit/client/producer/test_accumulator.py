@@ -18,8 +18,8 @@ from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.sequences import ProducerIdentity
+from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.client.producer.splitting import split_records
-from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata  # type: ignore[attr-defined]
 from triokafka.records import BatchBuilder
