@@ -116,11 +116,6 @@ class NodeChannel:
         self._runs = False
 
     @property
-    def is_connected(self) -> bool:
-        """Whether there is a connection that takes requests."""
-        return self._channel.state is ChannelState.READY
-
-    @property
     def error(self) -> KafkaError | None:
         """The reason why the last attempt or connection ended; None while connected, and before the first attempt."""
         return self._channel.error
