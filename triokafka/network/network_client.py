@@ -471,7 +471,7 @@ class NetworkClient:
         return await self.send_to_least_loaded(build, api=MetadataRequest, min_version=min_version)
 
     def _metadata_failed(self, start_over: bool) -> None:
-        self._brokers.note_no_metadata(self.metadata.last_success, start_over=start_over)
+        self._brokers.bootstrap.note_no_metadata(self.metadata.last_success, start_over=start_over)
 
     def _metadata_learnt(self) -> None:
         self._brokers.note_metadata()

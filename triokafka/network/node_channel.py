@@ -118,7 +118,11 @@ class NodeChannel:
     @property
     def is_ready(self) -> bool:
         """Whether a request can be sent at once."""
-        return self._channel.connection is not None and self._channel.is_ready(self._world.now())
+        return (
+            self._channel.connection is not None
+            and self._channel.is_ready(self._world.now())
+            and not self._closing.is_set()
+        )
 
     @property
     def error(self) -> KafkaError | None:
@@ -229,7 +233,7 @@ class NodeChannel:
     async def _usable_connection(self, limit: float) -> Connection:
         """Return a connection that takes a request now; submit it before the next checkpoint."""
         channel = self._channel
-        if self.is_ready and channel.connection is not None and not self._closing.is_set():
+        if self.is_ready and channel.connection is not None:
             return channel.connection
         # The failure of an attempt that is in progress, or that begins from now on, is this caller's failure.
         in_progress = channel.state is ChannelState.CONNECTING

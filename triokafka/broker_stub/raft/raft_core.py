@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from triokafka.broker_stub.raft.due_work import DueWork
 from triokafka.broker_stub.raft.effects import Output, PendingResponse, Send
+from triokafka.broker_stub.raft.election_timeout import Randomness
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, Quorum
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
 from triokafka.broker_stub.raft.raft_parts import RaftParts
-from triokafka.broker_stub.raft.randomness import Randomness
 from triokafka.broker_stub.raft.start_of_epoch import epoch_controls
 from triokafka.broker_stub.raft.states import Follower, Resigned
 from triokafka.broker_stub.raft.voter_set import VoterSet
