@@ -18,7 +18,7 @@ from triokafka.protocol.stored.cluster_metadata import NoOpRecord
 logger = logging.getLogger(__name__)
 
 
-class IdleRecords:
+class NoOpRecords:
     """Appends a NoOpRecord when nothing was appended for ``metadata.max.idle.interval.ms``.
 
     A node without any other voter or broker writes none: no node would read it.
