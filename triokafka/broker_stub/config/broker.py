@@ -112,9 +112,14 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                 raise unknown_option(name, [*DEFINITIONS, *UNUSED_NAMES])
         without_effect = sorted(name for name in unused if not is_listener_limit(name))
         if without_effect:
-            logger.warning("these options have no effect on this broker: %s", ", ".join(without_effect))
+            logger.warning(
+                "Broker configuration: these options have no effect on this broker: %s", ", ".join(without_effect)
+            )
         if removed:
-            logger.warning("these options were removed in Kafka 4.0: %s", ", ".join(sorted(removed)))
+            logger.warning(
+                "Broker configuration: these options were removed in Kafka 4.0, and have no effect: %s",
+                ", ".join(sorted(removed)),
+            )
         set_in_file = frozenset(name for name in (ALIASES.get(name, name) for name in properties) if name in DEFINITIONS)
         more = {"unused": unused or None, "security": security or None, "set_in_file": set_in_file}
         return cls(**{**values, **more, **overrides})

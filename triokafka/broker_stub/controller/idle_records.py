@@ -54,7 +54,7 @@ class IdleRecords:
                 try:
                     await self._queue.submit("Idle", lambda image: Outcome([NoOpRecord()], None))
                 except KafkaError as error:
-                    logger.debug("the record of an idle controller was not appended: %s", error)
+                    logger.debug("Controller: the no-op record of an idle metadata log was not appended: %s", error)
             elif not self._has_followers():
                 self._needed = trio.Event()
             seen = self._metadata.raft.end_offset
