@@ -120,7 +120,9 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                 "Broker configuration: these options were removed in Kafka 4.0, and have no effect: %s",
                 ", ".join(sorted(removed)),
             )
-        set_in_file = frozenset(name for name in (ALIASES.get(name, name) for name in properties) if name in DEFINITIONS)
+        set_in_file = frozenset(
+            name for name in (ALIASES.get(name, name) for name in properties) if name in DEFINITIONS
+        )
         more = {"unused": unused or None, "security": security or None, "set_in_file": set_in_file}
         return cls(**{**values, **more, **overrides})
 
@@ -347,9 +349,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     def is_default(self, name: str) -> bool:
         """Whether nothing sets the option ``name`` (dotted): no file, and Python code not to another value."""
-        return name not in self.set_in_file and bool(
-            getattr(self, name.replace(".", "_")) == DEFINITIONS[name].default
-        )
+        return name not in self.set_in_file and bool(getattr(self, name.replace(".", "_")) == DEFINITIONS[name].default)
 
     def text(self, name: str) -> str | None:
         """Return the value of the option ``name`` (dotted) as text; None when unset."""
