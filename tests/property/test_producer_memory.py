@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from triokafka.client.producer.buffer_pool import BufferPool
-from triokafka.client.producer.waiting import allocate
+from triokafka.client.producer.buffer_wait import allocate
 from triokafka.errors import BufferTimeoutError
 from triokafka.testing import Simulation, run_simulation
 

@@ -34,7 +34,7 @@ from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.sequences import ProducerIdentity, add_sequence
-from triokafka.client.producer.waiting import SettledEvent
+from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import KafkaConnectionError
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata

@@ -27,7 +27,7 @@ from triokafka.broker_stub.faults.faults import RequestFault
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation, running_broker
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 
 EVERY = int(os.environ.get("TRIOKAFKA_EVERY_STEP", "3"))
 """Kills come at the 1st, the 4th, … step; with 1 at each."""

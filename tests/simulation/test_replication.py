@@ -30,17 +30,21 @@ def test_replicas_agree_and_no_committed_record_is_lost(scenario: str) -> None:
 
 def test_repeated_diverging_response_does_not_truncate_later_fetched_records() -> None:
     """A schedule in which it did, and a committed record was lost."""
-    run("responses are late, lost and doubled", 63_749)
+    run("responses are late, lost and doubled", 63_749, fetches_ahead=False)
 
 
 def test_image_of_a_committed_in_sync_set_does_not_end_the_proposal_after_it() -> None:
     """A schedule in which it did: the high watermark passed a replica that was joining, and which led afterwards."""
-    run("records are deleted while followers lag", 3_004_703)
+    run("records are deleted while followers lag", 3_004_703, fetches_ahead=False)
 
 
 def test_deleted_records_come_back_as_the_same_ones_in_all_replicas() -> None:
     """A schedule in which a follower had others: the leader forgot the epochs of deleted records, and both died."""
-    run("records are deleted while followers lag", 3_006_725)
+    run("records are deleted while followers lag", 3_006_725, fetches_ahead=False)
+
+
+def test_followers_that_lag_send_fetches_before_they_apply_the_last_response() -> None:
+    assert sum(run("logs diverge and are truncated", seed).sent_ahead for seed in range(5)) > 5
 
 
 def test_a_seed_repeats_its_steps() -> None:

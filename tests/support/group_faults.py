@@ -24,7 +24,7 @@ from tests.support.simulated import host_broker
 from triokafka.errors import KafkaError, MaxPollIntervalExceededError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 
 PARTITIONS: Final = 6
 RECORDS: Final = 240

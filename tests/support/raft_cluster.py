@@ -27,7 +27,7 @@ from triokafka.protocol.message import Request, Response
 from triokafka.protocol.stored.cluster_metadata import TopicRecord
 from triokafka.structs import Node
 from triokafka.testing.simulated import Host, Simulation
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 
 R = TypeVar("R", bound=Response)
 

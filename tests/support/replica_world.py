@@ -15,14 +15,14 @@ from uuid import UUID
 
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller import elections, in_sync
-from triokafka.broker_stub.controller.hand_over import hand_over
+from triokafka.broker_stub.controller import alter_partition, elections
+from triokafka.broker_stub.controller.leader_moves import hand_over
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
 from triokafka.broker_stub.replica.alter_partition import PendingProposals
-from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
+from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchResult
 from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
@@ -262,10 +262,14 @@ class _History:
 
 
 class ReplicaWorld:
-    """Three nodes, the controller's decisions, and the messages between them."""
+    """Three nodes, the controller's decisions, and the messages between them.
 
-    def __init__(self, scenario: Scenario, seed: int) -> None:
+    ``fetches_ahead``: whether followers send fetches before the last response is applied; ``sent_ahead`` counts these.
+    """
+
+    def __init__(self, scenario: Scenario, seed: int, *, fetches_ahead: bool = True) -> None:
         self.scenario = scenario
+        self.fetches_ahead = fetches_ahead
         self.random = Random(seed)
         self.now = 0.0
         self.wall_ms = NOW_MS
@@ -274,6 +278,7 @@ class ReplicaWorld:
         self.history = _History()
         self.messages: list[Callable[[], None]] = []
         self.produced = 0
+        self.sent_ahead = 0
         self.next_epoch = 1000
         self.trace: list[str] = []
         self.nodes = {node_id: Node(self, node_id) for node_id in NODES}
@@ -391,8 +396,11 @@ class ReplicaWorld:
         if node is None or node.inflight or node.partition is None:
             return
         plan = node.state.plan(self.now)
-        if plan is None:
-            return
+        if plan is not None:
+            self._send(node, plan)
+
+    def _send(self, node: Node, plan: FetchPlan) -> None:
+        assert node.partition is not None
         node.inflight = True
         leader = self.nodes.get(node.partition.leader_id)
         incarnation, epoch = node.incarnation, node.epoch
@@ -416,7 +424,17 @@ class ReplicaWorld:
                 return
             node.inflight = False
             node.state.answered(0, 0)
-            self._apply(node, plan, data)
+            result = FetchResult(T0, plan.targets[T0], data)
+            ahead = None
+            if self.fetches_ahead and self.random.random() < 0.8:
+                ahead = node.state.plan_ahead([result], self.now)
+            if ahead is not None:
+                self.sent_ahead += 1
+                self._send(node, ahead)
+                if self.random.random() < 0.1:  # the records are not applied before newer metadata
+                    self.metadata()
+            if node.partition is not None:
+                self._apply(node, result)
 
         self.messages.append(arrives)
 
@@ -456,9 +474,9 @@ class ReplicaWorld:
         data.records = bytes(outcome.records)  # type: ignore[arg-type]
         return data
 
-    def _apply(self, node: Node, plan: FetchPlan, data: PartitionData) -> None:
-        sent = plan.targets[T0]
-        if node.data.apply(T0, sent, data, self.now) is not NextStep.LOOK_UP:
+    def _apply(self, node: Node, result: FetchResult) -> None:
+        sent = result.sent
+        if node.data.apply(result, self.now) is not NextStep.LOOK_UP:
             return
         position = node.state.position(T0, sent)
         leader = self.nodes.get(position.partition.leader_id) if position is not None else None
@@ -500,7 +518,7 @@ class ReplicaWorld:
             response: AlterPartitionResponse | None = None
             if self.random.random() >= self.scenario.loss:
                 try:
-                    outcome = in_sync.alter_partition(self.image, request, self.config)
+                    outcome = alter_partition.alter_partition(self.image, request, self.config)
                 except errors.BrokerResponseError:
                     pass
                 else:
@@ -700,8 +718,8 @@ def batches_of(log: PartitionLog, start: int) -> list[tuple[int, bytes]]:
     return found
 
 
-def run(name: str, seed: int) -> ReplicaWorld:
+def run(name: str, seed: int, *, fetches_ahead: bool = True) -> ReplicaWorld:
     """Run one example of a scenario."""
-    world = ReplicaWorld(SCENARIOS[name], seed)
+    world = ReplicaWorld(SCENARIOS[name], seed, fetches_ahead=fetches_ahead)
     world.run()
     return world

@@ -10,6 +10,7 @@ from tests.support.mutations import Mutation
 _REPLICA = "triokafka/broker_stub/replica/"
 _PARTITION = _REPLICA + "partition.py"
 _DATA = _REPLICA + "fetcher/follower_log.py"
+_FETCHER = _REPLICA + "fetcher/fetcher_state.py"
 _T_ISR = "tests/unit/broker_stub/replica/test_isr.py::"
 _SCENARIOS = "tests/simulation/test_replication.py::test_replicas_agree_and_no_committed_record_is_lost"
 
@@ -46,6 +47,12 @@ REPLICATION_MUTATIONS: tuple[Mutation, ...] = (
                 _DATA,
                 "if data.diverging_epoch.end_offset >= 0 or data.diverging_epoch.epoch >= 0:",
                 "if data.diverging_epoch.end_offset > 10**9:",
+            ),
+            (
+                "a fetch claims records that are not appended yet only below the high watermark",
+                _FETCHER,
+                "if end is None or end[0] >= data.high_watermark:",
+                "if end is None:",
             ),
             (
                 "a leader notes the start of its epoch before its first record",

@@ -263,11 +263,6 @@ class Node:
         return self._controller
 
     @property
-    def controller_server(self) -> ControllerServer | None:
-        """Serves the controller's listeners; None without such a listener."""
-        return self._server
-
-    @property
     def addresses(self) -> str:
         """``host:port`` of every listener of the broker, or of the controller if the node is not a broker."""
         if self._broker is not None:

@@ -179,15 +179,6 @@ class Frequencies:
         self._frequencies = tuple(frequencies)
         self._samples = SlidingSamples(bins)
 
-    @classmethod
-    def of_boolean(cls, false_name: MetricName | None, true_name: MetricName | None) -> Frequencies:
-        """Make the frequencies of 0 and 1."""
-        named = [(false_name, 0.0), (true_name, 1.0)]
-        found = [Frequency(name, center) for name, center in named if name is not None]
-        if not found:
-            raise ValueError("give at least one name")
-        return cls(2, 0.0, 1.0, found)
-
     def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
         """Record one value, or several equal ones."""
         sample = self._samples.update(config, count, total, least, most, now)

@@ -119,7 +119,7 @@ class NetworkClient:
         await self._tasks.close()
 
     def _failed(self, error: Exception) -> None:
-        logger.error("a background task of the network client failed", exc_info=error)
+        logger.error("Network client: a background task failed, and the client with it", exc_info=error)
         self.fail(error)
 
     def fail(self, error: Exception) -> None:
@@ -471,7 +471,7 @@ class NetworkClient:
         return await self.send_to_least_loaded(build, api=MetadataRequest, min_version=min_version)
 
     def _metadata_failed(self, start_over: bool) -> None:
-        self._brokers.note_no_metadata(self.metadata.last_success, start_over=start_over)
+        self._brokers.bootstrap.note_no_metadata(self.metadata.last_success, start_over=start_over)
 
     def _metadata_learnt(self) -> None:
         self._brokers.note_metadata()

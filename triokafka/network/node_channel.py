@@ -116,9 +116,13 @@ class NodeChannel:
         self._runs = False
 
     @property
-    def is_connected(self) -> bool:
-        """Whether there is a connection that takes requests."""
-        return self._channel.state is ChannelState.READY
+    def is_ready(self) -> bool:
+        """Whether a request can be sent at once."""
+        return (
+            self._channel.connection is not None
+            and self._channel.is_ready(self._world.now())
+            and not self._closing.is_set()
+        )
 
     @property
     def error(self) -> KafkaError | None:
@@ -195,6 +199,26 @@ class NodeChannel:
             BrokerResponseError: the other node refused this node when it connected.
             ProtocolError: the response is invalid; the connection was closed.
         """
+        waiter = await self.submit(
+            request, api=api, min_version=min_version, max_version=max_version, timeout_ms=timeout_ms
+        )
+        response: R = await waiter.wait()
+        return response
+
+    async def submit(
+        self,
+        request: Request[R] | Callable[[int], Request[R]],
+        *,
+        api: type[Request[R]] | None = None,
+        min_version: int | None = None,
+        max_version: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> ResponseWaiter:
+        """Send a request and return what waits for its response; the first half of `send`, which has the arguments.
+
+        Waits for a connection and a turn. A response that nobody waits for is dropped. The errors of `send` that come
+        after the request has been sent are raised by the wait.
+        """
         limit = (self._request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         give_up_at = self._world.now() + limit
         connection = await self._usable_connection(limit)
@@ -204,15 +228,13 @@ class NodeChannel:
         waiter = ResponseWaiter()
         left = max(_LEAST_TIMEOUT, give_up_at - self._world.now())
         connection.submit(message, version, waiter.done, timeout=left)
-        response: R = await waiter.wait()
-        return response
+        return waiter
 
     async def _usable_connection(self, limit: float) -> Connection:
         """Return a connection that takes a request now; submit it before the next checkpoint."""
         channel = self._channel
-        ready = channel.connection
-        if ready is not None and channel.is_ready(self._world.now()) and not self._closing.is_set():
-            return ready
+        if self.is_ready and channel.connection is not None:
+            return channel.connection
         # The failure of an attempt that is in progress, or that begins from now on, is this caller's failure.
         in_progress = channel.state is ChannelState.CONNECTING
         first = channel.attempts if in_progress else channel.attempts + 1

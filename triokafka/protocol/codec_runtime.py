@@ -11,8 +11,8 @@ from struct import Struct
 from typing import Any, Final, TypeVar
 from uuid import UUID, SafeUUID
 
-from triokafka.protocol.composites import pack_tags
 from triokafka.protocol.primitives import MAX_STRING, NIL_UUID, encode_uvarint
+from triokafka.protocol.tagged_fields import pack_tags
 from triokafka.structs import Buffer
 
 

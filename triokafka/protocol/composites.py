@@ -1,4 +1,4 @@
-"""The constructs that put wire types together: structures of fields, structures that may be null, tagged sections.
+"""The constructs that put wire types together: structures of fields, structures that may be null, absent fields.
 
 `Structure` is a declaration in one version; codecs are generated from it, and it parses and builds by itself as their
 reference.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO, Final
 
-from construct import Construct, Container, Renamed, StreamError, stream_read
+from construct import Construct, Container, Renamed
 
 from triokafka.errors import UnsupportedVersionError
-from triokafka.named_tuple import NamedTuple
-from triokafka.protocol.primitives import Int8, Number, UuidType, UVarInt, encode_uvarint, remaining
+from triokafka.protocol.primitives import Int8
+from triokafka.protocol.tagged_fields import TaggedFields
 
 
 class NullableStructure(Construct):  # type: ignore[misc]
@@ -56,82 +56,6 @@ class Absent(Construct):  # type: ignore[misc]
         if obj != default and not self.ignorable:
             raise UnsupportedVersionError(f"this version cannot carry {path}")
         return obj
-
-
-class TaggedField(NamedTuple):
-    """One optional field of a flexible version: written only when it differs from the default."""
-
-    tag: int
-    name: str
-    subcon: Any
-    default: object
-
-
-class TaggedFields(Construct):  # type: ignore[misc]
-    """The tagged section that ends every flexible structure: count, then tag, size and data of each, by ascending tag.
-
-    Parses into ``(known, unknown)``: values by name, and the bytes of tags that this version does not know by tag. The
-    order is not enforced on input (Kafka does not either); of a repeated tag the last one counts.
-    """
-
-    min_size: Final = 1
-
-    def __init__(self, fields: Iterable[TaggedField] = ()) -> None:
-        super().__init__()
-        self.fields = {f.tag: f for f in fields}
-
-    def lone_fixed(self) -> tuple[TaggedField, bytes, int] | None:
-        """When there is one field, of a fixed size: the field, with what is before its data when it stands alone (the
-        count, its tag and its size), and that size."""
-        if len(self.fields) != 1:
-            return None
-        (only,) = self.fields.values()
-        wire = only.subcon.subcon if isinstance(only.subcon, Renamed) else only.subcon
-        if not isinstance(wire, (Number, UuidType)):
-            return None
-        size = wire.min_size
-        return only, b"".join(map(encode_uvarint, (1, only.tag, size))), size
-
-    def _parse(self, stream: BinaryIO, context: Any, path: str) -> tuple[dict[str, Any], dict[int, bytes]]:
-        known: dict[str, Any] = {}
-        unknown: dict[int, bytes] = {}
-        count = UVarInt._parse(stream, context, path)
-        if count * 2 > remaining(stream):
-            raise StreamError(f"{count} tagged fields are more than what is left", path=path)
-        for _ in range(count):
-            tag = UVarInt._parse(stream, context, path)
-            size = UVarInt._parse(stream, context, path)
-            if size > remaining(stream):
-                raise StreamError(f"tagged field of {size} bytes is more than what is left", path=path)
-            if tag not in self.fields:
-                unknown[tag] = stream_read(stream, size, path)
-                continue
-            end = stream.tell() + size
-            name = self.fields[tag].name
-            known[name] = self.fields[tag].subcon._parsereport(stream, context, f"{path} -> {name}")
-            if stream.tell() != end:
-                raise StreamError(f"tagged field {name} has another size than announced", path=path)
-        return known, unknown
-
-    def _build(
-        self, obj: tuple[Mapping[str, Any], Mapping[int, bytes]], stream: BinaryIO, context: Any, path: str
-    ) -> Any:
-        known, unknown = obj
-        section = dict(unknown)
-        for f in self.fields.values():
-            default = list(f.default) if isinstance(f.default, tuple) else f.default
-            if (value := known.get(f.name, default)) != default:
-                section[f.tag] = f.subcon.build(value)
-        stream.write(pack_tags(section))
-        return obj
-
-
-def pack_tags(section: Mapping[int, bytes]) -> bytes:
-    """A whole tagged section from the data by tag."""
-    out = [encode_uvarint(len(section))]
-    for tag in sorted(section):
-        out += (encode_uvarint(tag), encode_uvarint(len(section[tag])), section[tag])
-    return b"".join(out)
 
 
 class Structure(Construct):  # type: ignore[misc]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from triokafka.testing.network import Conditions, Network
     from triokafka.testing.running import RunningBroker
     from triokafka.testing.simulated import Host, Simulation, run_simulation, simulation
-    from triokafka.testing.world import SimulatedWorld
+    from triokafka.testing.simulated_world import SimulatedWorld
 
 __all__ = [
     "BlockingBroker",
@@ -46,7 +46,7 @@ _HOMES: Final = {
     "Network": "network",
     "RunningBroker": "running",
     "RunningCluster": "cluster",
-    "SimulatedWorld": "world",
+    "SimulatedWorld": "simulated_world",
     "Simulation": "simulated",
     "run_simulation": "simulated",
     "running_broker": "brokers",

@@ -105,15 +105,6 @@ def test_value_beyond_the_quota_counts_and_raises() -> None:
     assert (caught.value.metric, caught.value.value, caught.value.bound) == (up, 6, 5)
 
 
-def test_lower_bound_is_inclusive() -> None:
-    registry = Metrics(Clock())
-    sensor = registry.sensor("s")
-    sensor.add(name("down"), CumulativeSum(6), MetricConfig(quota=Quota.lower_bound(0)))
-    sensor.record(-6, 0.0)
-    with pytest.raises(QuotaViolationError):
-        sensor.record(-1, 0.0)
-
-
 def test_token_bucket_violates_its_quota_below_zero() -> None:
     registry = Metrics(Clock(), config=MetricConfig(quota=Quota.upper_bound(1), samples=2, window_seconds=1))
     sensor = registry.sensor("s")

@@ -131,8 +131,6 @@ def test_bins_hold_the_values_they_stand_for(bins: ConstantBins | LinearBins) ->
 def test_frequencies_refuse_a_center_outside_of_the_range() -> None:
     with pytest.raises(ValueError, match="not between"):
         Frequencies(4, 0.0, 1.0, [Frequency(name("f"), 2.0)])
-    with pytest.raises(ValueError, match="at least one name"):
-        Frequencies.of_boolean(None, None)
 
 
 def test_config_refuses_no_samples_and_no_window() -> None:

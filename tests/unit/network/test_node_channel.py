@@ -49,10 +49,10 @@ async def test_channel_connects_when_there_is_something_to_send() -> None:
     async with peer_and_channel() as (peer, channel):
         await trio.testing.wait_all_tasks_blocked()
         assert peer.connection_count == 0
-        assert not channel.is_connected
+        assert not channel.is_ready
         answer = await channel.send(ASK)
         assert isinstance(answer, MetadataResponse)
-        assert channel.is_connected
+        assert channel.is_ready
         await channel.send(ASK)
         assert peer.connection_count == 1
         assert {header.client_id for header in peer.headers} == {"node-2"}
@@ -75,7 +75,7 @@ async def test_idle_channel_does_not_connect_again() -> None:
         peer.cut()
         await trio.sleep(60)
         assert peer.connection_count == 1
-        assert not channel.is_connected
+        assert not channel.is_ready
 
 
 @simulated

@@ -12,7 +12,7 @@ import trio
 
 from triokafka.errors import IllegalStateError
 from triokafka.testing.simulated import Simulation, run_simulation, simulation
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 from triokafka.world import Stream
 
 

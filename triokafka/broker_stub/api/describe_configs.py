@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from triokafka import errors
+from triokafka import errors, topic_names
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_resources import config_accesses, denied_resources, failed_resources
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.metadata import MetadataImage, topic_names
+from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.config_entries import (
     ConfigEntry,
     broker_entries,

@@ -5,9 +5,8 @@ Version 0.
 
 from __future__ import annotations
 
-from triokafka import errors
+from triokafka import errors, topic_names
 from triokafka.broker_stub.authorizer import Access, denial
-from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget

@@ -9,7 +9,6 @@ from triokafka import errors
 from triokafka.broker_stub.api.metadata import available_leader, offline_replicas
 from triokafka.broker_stub.authorizer import Access
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage
-from triokafka.broker_stub.metadata.topic_names import is_internal
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
@@ -21,6 +20,7 @@ from triokafka.protocol.api.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.topic_names import is_internal
 
 
 def _failed(

@@ -22,7 +22,6 @@ from triokafka import errors
 from triokafka.broker_stub.api.brokers import controller_id, endpoint_of
 from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
-from triokafka.broker_stub.metadata.topic_names import is_internal
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget, in_portions
@@ -34,6 +33,7 @@ from triokafka.protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.topic_names import is_internal
 
 _NO_ID = UUID(int=0)
 

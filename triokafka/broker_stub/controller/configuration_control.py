@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from triokafka import errors
+from triokafka import errors, topic_names
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import ALIASES, is_hidden, is_listener_limit
 from triokafka.broker_stub.config.definition import ConfigDefinition
@@ -22,7 +22,7 @@ from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
 from triokafka.broker_stub.log.config_definition import parse_int
-from triokafka.broker_stub.metadata import features, resource_configs, topic_names
+from triokafka.broker_stub.metadata import features, resource_configs
 from triokafka.broker_stub.metadata.config_resources import check_broker_name, check_repeats, not_configurable
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration, is_broker_option
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage

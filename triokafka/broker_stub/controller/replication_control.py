@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from triokafka import errors
+from triokafka import errors, topic_names
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import placement
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.manual_placement import check_manual, manual_assignments
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
-from triokafka.broker_stub.metadata import features, topic_names
+from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.config_entries import ConfigEntry, inherited_entries, topic_entries
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError

@@ -223,7 +223,7 @@ def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: Top
         raise InvalidRecordError(f"{topic_partition}: clients are not allowed to write control records")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise InvalidRecordError(
-            f"{topic_partition}: a batch of producer {batch.producer_id} has sequence {batch.base_sequence}"
+            f"{topic_partition}: a batch of producer {batch.producer_id} has a negative sequence, {batch.base_sequence}"
         )
     if attributes & LOG_APPEND_TIME:
         reason = "producers must not set the timestamp type LogAppendTime"

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from triokafka.broker_stub.metadata import security_records, topic_names
+from triokafka import topic_names
+from triokafka.broker_stub.metadata import security_records
 from triokafka.broker_stub.metadata.image import (
     EMPTY_CONFIGS,
     BrokerImage,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
-from triokafka.broker_stub.metadata import topic_names
+from triokafka import topic_names
 from triokafka.broker_stub.raft.log_comparison import LogComparison
 from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.raft_log import SnapshotId

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from triokafka import topic_names
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
-from triokafka.broker_stub.metadata import topic_names
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.raft.metadata_log_check import MetadataLogCheck
@@ -277,7 +277,7 @@ class MetadataLogFiles:
             for info in iter_batches(records, check_crc=True):
                 first = expected < 0 and info.base_offset <= offset < info.next_offset
                 if not (first or info.base_offset == expected):
-                    raise CorruptRecordError(f"a batch with offset {info.base_offset} is where another one should be")
+                    raise CorruptRecordError(f"a batch has offset {info.base_offset}, expected {max(offset, expected)}")
                 expected, end = info.next_offset, info.end
         except CorruptRecordError:
             if not end:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from triokafka.broker_stub.raft.randomness import Randomness
+from triokafka.broker_stub.raft.election_timeout import Randomness
 from triokafka.structs import Node
 
 

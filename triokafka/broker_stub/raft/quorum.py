@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from triokafka.broker_stub.raft.effects import RaftEffects
+from triokafka.broker_stub.raft.election_timeout import ElectionTimeout, Randomness
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import CHECK_QUORUM_FACTOR, Leader
 from triokafka.broker_stub.raft.peers import Peers
@@ -20,7 +21,6 @@ from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import RaftLog
-from triokafka.broker_stub.raft.randomness import Randomness
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.states import (
     Candidate,
@@ -46,7 +46,6 @@ LARGEST_STEP: Final = 1 << 24
 """The most epochs that a request may be ahead of this node. A larger step is a mistake or an attack: an election each
 second takes half a year for as many. A node that really is so far behind learns the epoch from the nodes it asks."""
 COMPLAINT_PAUSE: Final = 10.0
-_EARLIEST_FETCH_TIMEOUT: Final = 0.9
 
 
 class Quorum:
@@ -78,7 +77,7 @@ class Quorum:
         self.config = config
         self.log = log
         self.wall_ms = wall_ms
-        self.random = rng
+        self._timeout = ElectionTimeout(config, rng)
         self.effects = RaftEffects(stored)
         self.history = QuorumHistory(config.static_voters)
         self.peers = Peers(
@@ -115,7 +114,7 @@ class Quorum:
                 self.config.node_id, election.epoch, self.log.last_epoch,
             )  # fmt: skip
             election = ElectionState(self.log.last_epoch)
-        election_at = self._election_at(now)
+        election_at = self._timeout.election_at(now)
         if election.leader_id == self.config.node_id:
             # The log may have lost what was not on disk: this node must not lead the epoch again.
             return Resigned(election.epoch, election.leader_id, election.voted, election_at, self._other_voters())
@@ -216,22 +215,9 @@ class Quorum:
 
     # Timers
 
-    def _election_at(self, now: float) -> float:
-        timeout = self.config.election_timeout_ms / 1000
-        return now + self.random.uniform(timeout, 2 * timeout)
-
-    def fetch_timeout_at(self, now: float) -> float:
-        """Return when a follower gives up the leader that answers now.
-
-        That is up to a tenth before the fetch timeout. A leader answers its followers at the same moment, and followers
-        that gave it up at the same moment would split the votes, which costs them an election timeout.
-        """
-        timeout = self.config.fetch_timeout_ms / 1000
-        return now + self.random.uniform(_EARLIEST_FETCH_TIMEOUT * timeout, timeout)
-
     def heard_from_leader(self, state: Follower, now: float) -> None:
         """Follow the leader for another fetch timeout, because it has answered."""
-        state.fetch_timeout_at = self.fetch_timeout_at(now)
+        state.fetch_timeout_at = self._timeout.fetch_timeout_at(now)
         self.last_heard = state.leader_id, now
 
     # Transitions
@@ -275,7 +261,7 @@ class Quorum:
             case Prospective() if not before.election.is_lost:
                 election_at = before.election_ends_at
             case _:
-                election_at = self._election_at(now)
+                election_at = self._timeout.election_at(now)
         self._enter(Unattached(epoch, known, voted, election_at))
 
     def vote_for(self, state: Unattached | Prospective, candidate: ReplicaKey) -> None:
@@ -290,7 +276,12 @@ class Quorum:
         election = VoteCount(self.voters, self.config.key)
         self._enter(
             Prospective(
-                state.epoch, state.leader_id, self.leader_endpoints, state.voted, election, self._election_at(now)
+                state.epoch,
+                state.leader_id,
+                self.leader_endpoints,
+                state.voted,
+                election,
+                self._timeout.election_at(now),
             )
         )
         self.election_advanced(now)
@@ -300,7 +291,7 @@ class Quorum:
         state = self.state
         if isinstance(state, Prospective) and state.election.is_won and self.epoch < LAST_EPOCH:
             election = VoteCount(self.voters, self.config.key)
-            self._enter(Candidate(state.epoch + 1, self.config.key, election, self._election_at(now)))
+            self._enter(Candidate(state.epoch + 1, self.config.key, election, self._timeout.election_at(now)))
             state = self.state
         if isinstance(state, Candidate) and state.election.is_won:
             self._to_leader(state, now)
@@ -310,8 +301,7 @@ class Quorum:
     def back_off(self, state: Candidate, now: float) -> None:
         """End a lost election soon, so that two candidates do not block each other until the timeout."""
         self._lost_elections += 1
-        longest = min(self.config.election_backoff_max_ms / 1000, 0.1 * 2 ** min(self._lost_elections, 10))
-        state.election_ends_at = min(state.election_ends_at, now + self.random.uniform(0, longest))
+        state.election_ends_at = min(state.election_ends_at, self._timeout.backoff_until(self._lost_elections, now))
 
     def pre_vote_lost(self, state: Prospective, now: float) -> None:
         """Return to the leader if one is known, else wait for another election."""
@@ -338,7 +328,7 @@ class Quorum:
     def _follower(self, election: ElectionState, leader_id: int, endpoints: Endpoints, now: float) -> Follower:
         self.metrics.leader_known(now)
         timeout = self.config.fetch_timeout_ms / 1000
-        give_up_at, update_voter_at = self.fetch_timeout_at(now), now + timeout * UPDATE_VOTER_FACTOR
+        give_up_at, update_voter_at = self._timeout.fetch_timeout_at(now), now + timeout * UPDATE_VOTER_FACTOR
         return Follower(election.epoch, leader_id, endpoints, election.voted, give_up_at, update_voter_at)
 
     def to_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now: float) -> None:
@@ -354,7 +344,7 @@ class Quorum:
         logger.info("Node %d resigns from epoch %d", self.config.node_id, state.epoch)
         self._enter(
             Resigned(
-                state.epoch, state.leader_id, state.voted, self._election_at(now), self._other_voters(),
+                state.epoch, state.leader_id, state.voted, self._timeout.election_at(now), self._other_voters(),
                 state.successors(),
             )
         )  # fmt: skip

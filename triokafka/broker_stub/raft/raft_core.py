@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from triokafka.broker_stub.raft.due_work import DueWork
 from triokafka.broker_stub.raft.effects import Output, PendingResponse, Send
+from triokafka.broker_stub.raft.election_timeout import Randomness
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, Quorum
 from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
 from triokafka.broker_stub.raft.raft_parts import RaftParts
-from triokafka.broker_stub.raft.randomness import Randomness
 from triokafka.broker_stub.raft.start_of_epoch import epoch_controls
 from triokafka.broker_stub.raft.states import Follower, Resigned
 from triokafka.broker_stub.raft.voter_set import VoterSet
@@ -359,7 +359,7 @@ class RaftCore:
 
         If that fails, too, the node does nothing further until its next start.
         """
-        logger.error("Node %d: the metadata log could not be written: %s", self.config.node_id, error)
+        logger.error("Node %d: cannot write the metadata log, and resigns if it leads: %s", self.config.node_id, error)
         self._due_work.lead_again_at = now + (_PAUSE_AFTER_FAILURE if self.refusal is None else _PAUSE_AFTER_FULL_DISK)
         self._give_up_from(self.log.flushed_offset, error, now)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.broker_stub.metadata.topic_names import MAX_LENGTH
 from triokafka.errors import BrokerResponseError
 from triokafka.records import iter_batches
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer, TopicPartition
+from triokafka.topic_names import MAX_LENGTH
 
 _MOST: Final = 10_000  # batches
 

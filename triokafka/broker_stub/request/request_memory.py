@@ -112,14 +112,6 @@ class RequestMemory:
         """Requests that wait for memory."""
         return len(self._small) + len(self._medium) + len(self._large)
 
-    def try_reserve(self, size: int) -> bool:
-        """Reserve memory if it is free and no request of this size waits."""
-        claim = Claim(size)
-        try:
-            return self._try(claim, size)
-        finally:
-            self.received(claim)
-
     async def reserve(self, size: int) -> None:
         """Wait until ``size`` bytes are free and reserve them. If cancelled, nothing is reserved."""
         claim = Claim(size)

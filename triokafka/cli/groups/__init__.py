@@ -1,6 +1,6 @@
 """``triokafka groups``: list and describe consumer groups with their lag; reset and delete their offsets.
 
-One module per kind of command: `listing`, `describing`, `resetting`, `deleting`. `positions` collects offsets and lag,
+One module per kind of command: `listing`, `describing`, `resetting`, `deleting`. `lag` collects offsets and lag,
 `reset_plan` computes a reset, and `table` prints. `validating` checks patterns.
 """
 

@@ -13,6 +13,7 @@ from triokafka.client.admin.arguments import checked
 from triokafka.client.admin.brokers import BrokerAdmin
 from triokafka.client.admin.cluster import ClusterAdmin
 from triokafka.client.admin.configs import ConfigAdmin
+from triokafka.client.admin.delete_records import RecordAdmin
 from triokafka.client.admin.group_offsets import GroupOffsetAdmin
 from triokafka.client.admin.groups import GroupAdmin
 from triokafka.client.admin.offsets import OffsetAdmin
@@ -88,6 +89,7 @@ class AdminClient:
         areas = (
             TopicAdmin,
             OffsetAdmin,
+            RecordAdmin,
             ReplicaLogAdmin,
             PartitionAdmin,
             ConfigAdmin,
@@ -131,7 +133,7 @@ class AdminClient:
     create_partitions = _method(TopicAdmin, TopicAdmin.create_partitions)
 
     list_offsets = _method(OffsetAdmin, OffsetAdmin.list_offsets)
-    delete_records = _method(OffsetAdmin, OffsetAdmin.delete_records)
+    delete_records = _method(RecordAdmin, RecordAdmin.delete_records)
 
     read_replica = _method(ReplicaLogAdmin, ReplicaLogAdmin.read_replica)
 

@@ -19,10 +19,11 @@ from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
 from triokafka.client.consumer.membership.group_membership import GroupMembership
+from triokafka.client.consumer.missing_topics import MissingTopics
 from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.rebalance.composition import compose_group
 from triokafka.client.consumer.record_wait import ConsumerWakeup, RecordWait
-from triokafka.client.consumer.subscribed_topics import SubscribedTopics
+from triokafka.client.consumer.recreated_topics import RecreatedTopics
 from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
 from triokafka.client.metrics.client_metrics import ClientMetrics, quiet_seconds
@@ -113,7 +114,8 @@ class Engine:
                 self.metrics.values,
                 {key: value for key, value in {**resource, "client_rack": options.client_rack or ""}.items() if value},
             )
-        self._topics = SubscribedTopics(self.network, self.subscription, self.failure_tracker)
+        self._missing_topics = MissingTopics(self.network, self.subscription, self.failure_tracker)
+        self._recreated_topics = RecreatedTopics(self.subscription)
         self.network.metadata.add_listener(self._metadata_changed)
         self.network.add_listener(self._network_changed)
         self._state = "new"
@@ -124,7 +126,7 @@ class Engine:
             self.subscription,
             self.collector,
             self._positions,
-            self._topics,
+            self._missing_topics,
             self._rebalancer,
             self.failure_tracker,
             wakeup,
@@ -224,7 +226,7 @@ class Engine:
         with trio.CancelScope(deadline=self.world.deadline(at)) as scope:
             yield
         if scope.cancelled_caught:
-            logger.warning("the close timeout of the consumer ended: %s", otherwise)
+            logger.warning("Consumer: close_timeout_ms ended: %s", otherwise)
 
     @property
     def membership(self) -> GroupMembership | None:
@@ -246,7 +248,7 @@ class Engine:
         return membership.identity if membership is not None and self.options.group_protocol == "consumer" else None
 
     def _fail(self, error: Exception) -> None:
-        logger.error("a background task of the consumer failed", exc_info=error)
+        logger.error("Consumer: a background task failed, and the consumer with it", exc_info=error)
         if self._failure is None:
             self._failure = error
         self.notify()
@@ -357,7 +359,7 @@ class Engine:
         self.wake()
 
     def _start_over(self, cluster: Cluster) -> None:
-        for topic in self._topics.recreated(cluster):
+        for topic in self._recreated_topics.find(cluster):
             logger.warning("topic %r was deleted and created again: its positions are looked up again", topic)
             self.collector.put_back()
             self.subscription.start_over(topic)
@@ -383,7 +385,7 @@ class Engine:
     def _metadata_changed(self, cluster: Cluster) -> None:
         self._fetch_again(cluster)
         self.subscription.check_epochs(cluster.leader_epoch_for)
-        self._topics.look_at(cluster)
+        self._missing_topics.look_at(cluster)
         self._start_over(cluster)
         if self._state == "open":
             self.wake()

@@ -12,9 +12,9 @@ from triokafka.client.consumer.call_guard import CallGuard, GuardedCall
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_collector import FetchCollector
 from triokafka.client.consumer.membership.group_membership import GroupMembership
+from triokafka.client.consumer.missing_topics import MissingTopics
 from triokafka.client.consumer.positions import PositionFinder
 from triokafka.client.consumer.rebalance.rebalancer import Rebalancer
-from triokafka.client.consumer.subscribed_topics import SubscribedTopics
 from triokafka.client.consumer.subscription import SubscriptionState
 from triokafka.errors import IllegalStateError, WakeupError, raisable_copy
 from triokafka.world import World
@@ -54,7 +54,7 @@ class RecordWait:
         subscription: SubscriptionState,
         collector: FetchCollector,
         positions: PositionFinder,
-        topics: SubscribedTopics,
+        missing_topics: MissingTopics,
         rebalancer: Rebalancer,
         failures: FailureTracker,
         wakeup: ConsumerWakeup,
@@ -68,7 +68,7 @@ class RecordWait:
         self._subscription = subscription
         self._collector = collector
         self._positions = positions
-        self._topics = topics
+        self._missing_topics = missing_topics
         self._rebalancer = rebalancer
         self._failures = failures
         self._wakeup = wakeup
@@ -174,7 +174,7 @@ class RecordWait:
         error = membership.take_error() if membership is not None else None
         if error is None and (self._stepping or not self._rebalancer.has_calls):
             error = self._positions.take_error()  # not while the listener may still seek
-        error = error or self._topics.take_error()
+        error = error or self._missing_topics.take_error()
         if error is not None:
             # Not the stored object: its traceback refers to the frame of a running task, and `traceback.clear_frames`,
             # which `unittest` calls, would close that task's coroutine.

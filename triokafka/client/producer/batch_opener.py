@@ -9,14 +9,14 @@ import trio
 
 from triokafka.client.config import ProducerOptions
 from triokafka.client.producer.accumulator import Accumulator
-from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.buffer_wait import allocate
 from triokafka.client.producer.interceptors import Headers
 from triokafka.client.producer.partition_queue import PartitionQueue
+from triokafka.client.producer.record_size import RecordSizeLimit
 from triokafka.client.producer.topic_state import TopicState
-from triokafka.client.producer.waiting import allocate
 from triokafka.client.producer.wakeup import Wakeup
-from triokafka.errors import BufferFullError, MessageSizeTooLargeError
+from triokafka.errors import BufferFullError
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import Buffer
 from triokafka.world import World
@@ -55,7 +55,7 @@ class BatchOpener:
         self._wake_by = wakeup.wake_by
         self._max_block = options.max_block_ms / 1000
         self._max_in_flight = options.max_in_flight_requests_per_connection
-        self._max_request_size = options.max_request_size
+        self.record_bytes = RecordSizeLimit(options.max_request_size).record_bytes
         self._partitioner = options.partitioner
         self._yielded_at = -_SECONDS_BETWEEN_YIELDS
         self._begun_bytes = 0
@@ -64,16 +64,6 @@ class BatchOpener:
     def give_up_at(self) -> float:
         """Return the time until which a call that begins now may wait, in all."""
         return self.now() + self._max_block
-
-    def record_bytes(self, queue: PartitionQueue, key: Buffer | None, value: Buffer | None, headers: Headers) -> int:
-        """Return the most bytes that this record can take in a batch. Raises `MessageSizeTooLargeError`."""
-        size = AccumulatorSettings.record_bound(key, value, headers)
-        if size > self._max_request_size:
-            raise MessageSizeTooLargeError(
-                f"a record of up to {size} bytes for {queue.topic_partition} is larger than"
-                f" max_request_size={self._max_request_size}"
-            )
-        return size
 
     async def open_batch(self, queue: PartitionQueue, record_bytes: int, give_up_at: float | None = None) -> None:
         """Ensure that the queue has an open batch with room for ``record_bytes``; yield to other tasks first if due.

@@ -37,6 +37,7 @@ from triokafka.client.producer.partitioner import RecordPartitioner
 from triokafka.client.producer.plugins import install_plugins
 from triokafka.client.producer.record_serializer import RecordSerializer
 from triokafka.client.producer.sender import Sender
+from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.client.producer.slow_path import SlowPath
 from triokafka.client.producer.thread_compressor import compressor_for
 from triokafka.client.producer.topic_states import TopicStates
@@ -44,7 +45,6 @@ from triokafka.client.producer.transactions.completion_check import CompletionCh
 from triokafka.client.producer.transactions.transaction import Transaction
 from triokafka.client.producer.transactions.transactions import Transactions
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
-from triokafka.client.producer.waiting import SettledEvent
 from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import AuthenticationError, ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.metrics import MetricName
@@ -283,7 +283,7 @@ class Producer:
             return
         # The caller gets the error; the traceback of a refused login would only show this client's tasks.
         traceback = None if isinstance(error, AuthenticationError) else error
-        logger.error("the producer failed: %s", error, exc_info=traceback)
+        logger.error("Producer: failed for good; create a new one: %s", error, exc_info=traceback)
         self._failure = error
         self._forget_topics()
         if self._transactions is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.record_size import record_bound
 from triokafka.records import BatchBuilder, decode_records
 from triokafka.records.batch import HEADER_SIZE, MAX_BATCH_SIZE
 
@@ -18,7 +19,7 @@ def split_records(batch: ProducerBatch, settings: AccumulatorSettings) -> tuple[
     middle = max(1, len(records) // 2)
     pieces: list[ProducerBatch] = []
     for position, part in enumerate((records[:middle], records[middle:])):
-        size = sum(AccumulatorSettings.record_bound(r.key, r.value, r.headers) for r in part)
+        size = sum(record_bound(r.key, r.value, r.headers) for r in part)
         # No limit: it would estimate the compressed size, and every record must fit.
         builder = BatchBuilder(
             MAX_BATCH_SIZE,

@@ -21,7 +21,7 @@ from triokafka.errors import ConfigurationError
 from triokafka.spark.planning.admission import Admission
 from triokafka.spark.planning.brokers import Brokers, ask_brokers
 from triokafka.spark.planning.data_loss import report_loss
-from triokafka.spark.planning.initial_offsets import load_initial_offsets, store_initial_offsets
+from triokafka.spark.planning.initial_offsets_file import load_initial_offsets, store_initial_offsets
 from triokafka.spark.planning.offsets import (
     AtGroup,
     AtOffsets,

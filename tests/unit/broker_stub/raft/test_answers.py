@@ -12,6 +12,7 @@ from tests.support.raft_memory_log import MemoryRaftLog
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.effects import PendingResponse
+from triokafka.broker_stub.raft.election_timeout import ElectionTimeout
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum import LARGEST_STEP, LAST_EPOCH
 from triokafka.broker_stub.raft.quorum_state import ElectionState
@@ -562,8 +563,8 @@ def test_contradicting_leaders_are_logged_at_a_limited_rate(caplog: pytest.LogCa
 
 def test_followers_give_up_their_leader_at_different_times() -> None:
     """A leader answers its followers at the same moment; elections at the same moment would split the votes."""
-    quorum = OneNode().core.quorum
-    times = [quorum.fetch_timeout_at(10.0) for _ in range(20)]
+    timeout = ElectionTimeout(OneNode().core.quorum.config, random.Random(1))
+    times = [timeout.fetch_timeout_at(10.0) for _ in range(20)]
     assert len(set(times)) == len(times)
     assert all(11.8 <= time <= 12.0 for time in times)
     assert max(times) - min(times) > 0.1

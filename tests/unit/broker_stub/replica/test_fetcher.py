@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +16,14 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
 from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
-from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState
+from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchResult
 from triokafka.broker_stub.replica.fetcher.fetcher_task import FetcherTask
 from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
+from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.protocol.api.fetch import EpochEndOffset, FetchableTopicResponse, FetchResponse, PartitionData
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import MemoryStorage
@@ -57,7 +59,7 @@ class Follower:
         self, partition: Partition, data: PartitionData, plan: FetchPlan | None = None, *, now: float = 0.0
     ) -> NextStep:
         key = partition.topic_partition
-        return self.data.apply(key, (self.plan(now) if plan is None else plan).targets[key], data, now)
+        return self.data.apply(FetchResult(key, (self.plan(now) if plan is None else plan).targets[key], data), now)
 
 
 def leaders_log(*epochs: int) -> PartitionLog:
@@ -70,6 +72,11 @@ def leaders_log(*epochs: int) -> PartitionLog:
 
 def records(log: PartitionLog, offset: int = 0) -> bytes:
     return bytes(log.read(offset, 10_000).records)
+
+
+def record(log: PartitionLog, offset: int) -> bytes:
+    """The batch of one record."""
+    return bytes(log.read(offset, 1).records)
 
 
 def result(
@@ -303,11 +310,13 @@ def test_after_an_early_answer_without_news_the_fetcher_waits_shortly() -> None:
 
 
 class Channel:
-    """A leader with one record, which answers one fetch."""
+    """A leader that answers one fetch after the other; ``on_fetch`` is called with the offset of each."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, *answers: PartitionData, on_fetch: Callable[[int], None] = lambda offset: None) -> None:
         self.fetched_from: list[int] = []
-        self._content = content
+        self.is_ready = True
+        self._answers = list(answers)
+        self._on_fetch = on_fetch
 
     async def run(self) -> None:
         await trio.sleep_forever()
@@ -316,17 +325,97 @@ class Channel:
         pass
 
     async def send(self, request: Any, *, api: Any = None, timeout_ms: float | None = None) -> Any:
+        return await (await self.submit(request)).wait()
+
+    async def submit(self, request: Any, *, api: Any = None, timeout_ms: float | None = None) -> ResponseWaiter:
         (partition,) = request(16).topics[0].partitions
         self.fetched_from.append(partition.fetch_offset)
-        if len(self.fetched_from) > 1:
-            await trio.sleep_forever()
-        answer = FetchableTopicResponse(topic_id=UUID(int=1 + ord("t")), partitions=[result(self._content)])
-        return FetchResponse(session_id=7, responses=[answer])
+        self._on_fetch(partition.fetch_offset)
+        waiter = ResponseWaiter()
+        if self._answers:
+            answer = FetchableTopicResponse(topic_id=UUID(int=1 + ord("t")), partitions=[self._answers.pop(0)])
+            waiter.done(FetchResponse(session_id=7, responses=[answer]), None)
+        return waiter
+
+
+def fetcher_task(follower: Follower, channel: Channel) -> FetcherTask:
+    return FetcherTask(
+        "fetcher", follower.state, follower.data, channel, FetcherConfig(), RealWorld(), node_id=NODE,
+        broker_epoch=lambda: 5, until_flushed=follower.hosted.until_flushed,
+    )  # fmt: skip
+
+
+async def run_until_blocked(task: FetcherTask) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(task.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+
+async def test_below_the_high_watermark_the_next_fetch_does_not_wait_for_the_append() -> None:
+    """The record before the high watermark is appended first: the leader acknowledges records with the fetch after."""
+    follower, there = Follower(), leaders_log(1, 1, 1)
+    partition = follower.follow()
+    ends: list[int] = []
+    channel = Channel(
+        *(result(record(there, offset), high_watermark=3) for offset in range(3)),
+        on_fetch=lambda offset: ends.append(partition.log.log_end_offset),
+    )
+    await run_until_blocked(fetcher_task(follower, channel))
+    assert list(zip(channel.fetched_from, ends, strict=True)) == [(0, 0), (1, 0), (2, 1), (3, 3)]
+    assert records(partition.log) == records(there)
+
+
+async def test_without_a_free_connection_the_next_fetch_follows_the_append() -> None:
+    follower, there = Follower(), leaders_log(1, 1, 1)
+    partition = follower.follow()
+    ends: list[int] = []
+    channel = Channel(
+        result(record(there, 0), high_watermark=3), on_fetch=lambda offset: ends.append(partition.log.log_end_offset)
+    )
+    channel.is_ready = False
+    await run_until_blocked(fetcher_task(follower, channel))
+    assert (channel.fetched_from, ends) == ([0, 1], [0, 1])
+
+
+async def test_after_an_append_that_failed_the_fetch_that_was_sent_ahead_counts_for_nothing() -> None:
+    """A batch that is missing in the log is fetched again, and nothing is appended after the gap."""
+    follower, there = Follower(), leaders_log(1, 1, 1)
+    partition = follower.follow()
+    damaged = bytearray(record(there, 0))
+    damaged[-1] ^= 1
+    channel = Channel(
+        result(bytes(damaged), high_watermark=3),
+        result(record(there, 1), high_watermark=3),
+    )
+    task = fetcher_task(follower, channel)
+    await run_until_blocked(task)
+    assert (channel.fetched_from, partition.log.log_end_offset) == ([0, 1], 0)
+    now = trio.current_time() + 5  # after the back-off
+    assert follower.plan(now).targets[partition.topic_partition].fetch_offset == 0
+
+
+def test_fetch_is_not_sent_ahead_of_results_that_decide_where_it_continues() -> None:
+    follower, there = Follower(), leaders_log(1, 1, 1)
+    partition = follower.follow()
+    key = partition.topic_partition
+    sent = follower.plan().targets[key]
+    for data in (
+        result(records(there), high_watermark=3),
+        result(records(there)[:20], high_watermark=9),
+        result(high_watermark=9),
+        result(code=errors.OffsetOutOfRangeError.code, high_watermark=9),
+        result(records(there), high_watermark=9, diverging=(1, 0)),
+        result(bytes(100), high_watermark=9),
+    ):
+        assert follower.state.plan_ahead([FetchResult(key, sent, data)], 0.0) is None
+    ahead = follower.state.plan_ahead([FetchResult(key, sent, result(records(there), high_watermark=4))], 0.0)
+    assert ahead is not None and ahead.targets[key].fetch_offset == 3
 
 
 async def test_with_flush_messages_the_next_fetch_waits_until_the_records_are_on_disk() -> None:
     """The leader counts them as replicated with that fetch, and acknowledges them."""
-    follower, channel = Follower(), Channel(records(leaders_log(1)))
+    follower, channel = Follower(), Channel(result(records(leaders_log(1))))
     log = PartitionLog.open(
         MemoryStorage(crashable=False),
         "/data/t-0",
@@ -337,11 +426,7 @@ async def test_with_flush_messages_the_next_fetch_waits_until_the_records_are_on
     )
     partition = follower.follow(log=log)
     follower.hosted.online[partition.topic_partition] = partition
-    config = FetcherConfig()
-    task = FetcherTask(
-        "fetcher", follower.state, follower.data, channel, config, RealWorld(), node_id=NODE,
-        broker_epoch=lambda: 5, until_flushed=follower.hosted.until_flushed,
-    )  # fmt: skip
+    task = fetcher_task(follower, channel)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(task.run)
         await trio.testing.wait_all_tasks_blocked()

@@ -28,7 +28,7 @@ from triokafka.protocol.api.offset_fetch import OffsetFetchRequest
 from triokafka.protocol.api.sync_group import SyncGroupRequest
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.testing import running_broker
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -12,7 +12,7 @@ from tests.support.simulated import host_broker
 from tests.support.waiting import eventually
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 
 PARTITIONS = 6
 RECORDS = 240

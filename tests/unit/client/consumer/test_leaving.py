@@ -21,7 +21,7 @@ from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.protocol.api.offset_commit import OffsetCommitRequest
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 
 T0 = TopicPartition("t", 0)
 SECONDS = 12

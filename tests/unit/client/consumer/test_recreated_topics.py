@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -10,16 +10,15 @@ import trio
 
 import triokafka
 from tests.support.simulated import current_simulation, simulated
-from triokafka.client.consumer.failure_tracker import FailureTracker
-from triokafka.client.consumer.subscribed_topics import SubscribedTopics
+from triokafka.client.consumer.recreated_topics import RecreatedTopics
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
-from triokafka.testing.world import SimulatedWorld
+from triokafka.testing.simulated_world import SimulatedWorld
 
 if TYPE_CHECKING:
-    from triokafka.network.network_client import NetworkClient
+    pass
 
 T0 = TopicPartition("t", 0)
 
@@ -121,14 +120,10 @@ def test_recreated_topic_is_read_from_its_beginning(kind: str, seen: bool, patte
         run()
 
 
-class _UnusedNetwork:
-    """Stands in for the network client, which gets no call."""
-
-
 def test_stale_metadata_do_not_count_as_a_recreated_topic() -> None:
     """Neither do metadata without topic ids or without the topic; another subscription resets the watch."""
     subscription = SubscriptionState()
-    watch = SubscribedTopics(cast("NetworkClient", _UnusedNetwork()), subscription, FailureTracker())
+    watch = RecreatedTopics(subscription)
 
     def cluster(number: int | None) -> Cluster:
         partitions = {0: PartitionMetadata(0, 1)}
@@ -136,12 +131,12 @@ def test_stale_metadata_do_not_count_as_a_recreated_topic() -> None:
         return Cluster({}, topics)
 
     subscription.assign([T0])
-    detected = [bool(watch.recreated(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
+    detected = [bool(watch.find(cluster(number))) for number in (1, None, 1, 2, 0, 1, 2, None, 3, 2, 1, 3)]
     assert detected == [False, False, False, True, False, False, False, False, True, False, False, False]
     subscription.assign([])
-    assert not watch.recreated(cluster(4))
+    assert not watch.find(cluster(4))
     subscription.assign([T0])
-    assert not watch.recreated(cluster(5))
+    assert not watch.find(cluster(5))
 
 
 def test_pause_and_seek_survive_a_reset_of_positions() -> None:

@@ -17,9 +17,10 @@ from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
+from triokafka.client.producer.record_size import record_bound
 from triokafka.client.producer.sequences import ProducerIdentity
+from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.client.producer.splitting import split_records
-from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.network.metadata import Cluster, PartitionMetadata, TopicMetadata  # type: ignore[attr-defined]
 from triokafka.records import BatchBuilder
@@ -323,7 +324,7 @@ def test_no_record_takes_more_than_its_bound(
     builder.append(timestamps[0], None, None)
     before = builder.size
     builder.append(timestamps[1], key, value, headers)
-    assert builder.size - before <= AccumulatorSettings.record_bound(key, value, headers)
+    assert builder.size - before <= record_bound(key, value, headers)
 
 
 def test_settled_batch_references_none_of_its_memory() -> None:

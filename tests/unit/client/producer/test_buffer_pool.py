@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.cancellation import cancelled_at_each_checkpoint
 from tests.support.waiting import eventually
 from triokafka.client.producer.buffer_pool import BufferPool
-from triokafka.client.producer.waiting import allocate
+from triokafka.client.producer.buffer_wait import allocate
 from triokafka.errors import BufferTimeoutError, MessageSizeTooLargeError
 
 FOREVER = 1e6

@@ -21,7 +21,7 @@ import triokafka
 from triokafka import kernels
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.partition_stream import PartitionStream
-from triokafka.client.producer.waiting import SettledEvent
+from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.errors import IllegalStateError, KafkaError, ProtocolError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition

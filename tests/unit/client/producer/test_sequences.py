@@ -6,7 +6,7 @@ import pytest
 
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.sequences import PartitionSequences, ProducerIdentity, add_sequence
-from triokafka.client.producer.waiting import SettledEvent
+from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.errors import NotEnoughReplicasError, OutOfOrderSequenceNumberError, UnknownProducerIdError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
-from triokafka.client.producer.waiting import SettledEvent
 from triokafka.errors import KafkaTimeoutError
 from triokafka.records import BatchBuilder
 from triokafka.structs import TopicPartition

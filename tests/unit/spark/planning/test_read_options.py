@@ -594,10 +594,10 @@ def test_every_option_is_read_somewhere() -> None:
     """A name in the list that nothing reads would be an option without effect."""
     import inspect
 
-    from triokafka.spark.planning import bounds, decoding, option_values
+    from triokafka.spark.planning import decoding, offset_options, option_values
     from triokafka.spark.planning import read_options as options
 
-    sources = "".join(inspect.getsource(module) for module in (bounds, option_values, options))
+    sources = "".join(inspect.getsource(module) for module in (offset_options, option_values, options))
     sources = sources.replace(inspect.getsource(options).partition("NAMES: Final")[2].partition(")  # fmt")[0], "")
     composed = {f"{side}{kind}" for side in ("starting", "ending") for kind in ("Timestamp", "OffsetsByTimestamp")}
     composed |= {"startingOffsets", "endingOffsets", "maxOffsetsPerTrigger", "minOffsetsPerTrigger"}

@@ -8,12 +8,15 @@ partition, and is looked at again after a change of the log, after a result of t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from triokafka.backoff import Backoff
 from triokafka.broker_stub.replica.partition import Partition
+from triokafka.errors import CorruptRecordError
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan, FetchSessionHandler, FetchTarget
+from triokafka.protocol.api.fetch import PartitionData
+from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
 
 _SHORT_WAITS: Final = 10
@@ -25,9 +28,11 @@ _FIRST_DELAY: Final = 0.02
 class FetchPosition:
     """The position of one partition, valid in one leader epoch.
 
-    ``lag`` is the number of records that the leader has more; None before the first response. ``delayed_until`` is in
-    seconds on the monotonic clock. ``refusals`` counts the answers since the last success that said that leader and
-    follower have different metadata. ``place`` is the position's place in the order of fetching.
+    ``fetch_offset`` and ``last_fetched_epoch`` are those of the end of the local log, or of records that have arrived
+    and are not appended yet: see `FetcherState.plan_ahead`. ``lag`` is the number of records that the leader has more;
+    None before the first response. ``delayed_until`` is in seconds on the monotonic clock. ``refusals`` counts the
+    answers since the last success that said that leader and follower have different metadata. ``place`` is the
+    position's place in the order of fetching.
 
     Args:
         unsettle: see `FetcherState.unsettle`.
@@ -66,6 +71,11 @@ class FetchPosition:
         self.last_fetched_epoch = log.leader_epochs.latest
         self._unsettle(self.partition.topic_partition)
 
+    def proceed(self, offset: int, epoch: int) -> None:
+        """Continue at ``offset``, after records that are still to be appended; the last of them has this epoch."""
+        self.fetch_offset, self.last_fetched_epoch = offset, epoch
+        self._unsettle(self.partition.topic_partition)
+
     def changed(self) -> None:
         """Look at the position again after a change of the log; see `ChangeWatcher`."""
         self._unsettle(self.partition.topic_partition)
@@ -94,6 +104,14 @@ class FetchPosition:
     def in_sync(self) -> bool:
         """Whether the last response brought everything; replicas in sync are never throttled."""
         return self.lag is not None and self.lag <= 0
+
+
+class FetchResult(NamedTuple):
+    """The result of one partition, with what was asked for."""
+
+    topic_partition: TopicPartition
+    sent: FetchTarget
+    data: PartitionData
 
 
 class FetcherState:
@@ -250,18 +268,45 @@ class FetcherState:
 
     # -- responses
 
+    def plan_ahead(self, results: Iterable[FetchResult], now: float) -> FetchPlan | None:
+        """Return the request that may be sent before these results are applied; None if it has to follow them.
+
+        Leader and follower then work at the same time. A fetch says that this broker has all records before the fetch
+        offset. Below the high watermark, which the leader counts without this broker, nothing depends on that: the
+        leader neither acknowledges records nor takes a replica into the in-sync set. If an append fails after all,
+        the response is dropped, because it does not continue the log.
+        """
+        ends: dict[TopicPartition, tuple[int, int]] = {}
+        for topic_partition, sent, data in results:
+            if self.position(topic_partition, sent) is None:
+                continue
+            if data.error_code or data.diverging_epoch.end_offset >= 0 or data.diverging_epoch.epoch >= 0:
+                return None
+            if data.records:
+                end = _end_of(data.records)
+                if end is None or end[0] >= data.high_watermark:
+                    return None
+                ends[topic_partition] = end
+        for topic_partition, (offset, epoch) in ends.items():
+            position = self._positions[topic_partition]
+            position.proceed(offset, epoch)
+            position.place = self._next_place()
+        return self.plan(now) if ends else None
+
     def position(self, topic_partition: TopicPartition, sent: FetchTarget) -> FetchPosition | None:
-        """Return the position that a result belongs to; None when the partition was removed, added again, truncated or
-        delayed since the request.
+        """Return the position that a result belongs to; None when it does not continue the log: the partition was
+        removed, added again or truncated since the request, or an append before failed.
         """
         position = self._positions.get(topic_partition)
         if (
             position is None
-            or position.fetch_offset != sent.fetch_offset
-            or position.last_fetched_epoch != sent.last_fetched_epoch  # truncated, and filled up again
             or position.leader_epoch != sent.current_leader_epoch
             or position.partition.topic_id != sent.topic_id
         ):
+            return None
+        log = position.partition.log
+        if log.log_end_offset != sent.fetch_offset or log.leader_epochs.latest != sent.last_fetched_epoch:
+            position.resume()
             return None
         return position
 
@@ -300,3 +345,14 @@ class FetcherState:
     def positions(self, topic_partitions: Iterable[TopicPartition]) -> list[FetchPosition]:
         """Return the positions of those partitions that are still fetched."""
         return [self._positions[key] for key in topic_partitions if key in self._positions]
+
+
+def _end_of(records: bytes | bytearray | memoryview) -> tuple[int, int] | None:
+    """Return the offset after the last complete batch, and its leader epoch; None without one, or if it is damaged."""
+    end = None
+    try:
+        for batch in iter_batches(records):
+            end = batch.next_offset, batch.partition_leader_epoch
+    except CorruptRecordError:
+        return None
+    return end

@@ -1,16 +1,20 @@
-"""The task of one fetcher: sends fetches to one leader, one at a time, and applies the responses."""
+"""The task of one fetcher: sends fetches to one leader, one at a time, and applies the responses.
+
+While this broker is far behind, the next fetch is sent before the last response is applied; see
+`FetcherState.plan_ahead`. Two responses at most are in memory then, each of ``replica.fetch.response.max.bytes``.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import trio
 
 from triokafka import errors
 from triokafka.broker_stub.replica.fetcher.fetcher_config import FetcherConfig
-from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition
+from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition, FetchResult
 from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.offset_lookup import EARLIEST, LATEST
 from triokafka.broker_stub.replica.partition import Partition
@@ -19,6 +23,7 @@ from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.rates import Rate
 from triokafka.metrics.stats import WindowedCount
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
+from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, ReplicaState
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triokafka.protocol.message import Request, Response
@@ -45,6 +50,10 @@ _SESSION_ERRORS: Final = frozenset(
 class LeaderChannel(Protocol):
     """The connection to a leader; see `triokafka.network.node_channel.NodeChannel`."""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether a request can be sent at once."""
+
     async def run(self) -> None:
         """Serve the connection until cancelled."""
 
@@ -57,8 +66,26 @@ class LeaderChannel(Protocol):
     ) -> R:
         """Send a request and return its response."""
 
+    async def submit(
+        self,
+        request: Request[R] | Callable[[int], Request[R]],
+        *,
+        api: type[Request[R]] | None = None,
+        timeout_ms: float | None = None,
+    ) -> ResponseWaiter:
+        """Send a request and return what waits for its response."""
+
     def close(self) -> None:
         """Close the connection."""
+
+
+class _SentFetch(NamedTuple):
+    """A fetch on its way: when it was sent, and how many seconds the leader may wait."""
+
+    plan: FetchPlan
+    waiter: ResponseWaiter
+    sent_at: float
+    wait_seconds: float
 
 
 class FetcherTask:
@@ -131,20 +158,34 @@ class FetcherTask:
         if plan is None:
             await self._wait_ready()
             return
+        fetch = await self._send(plan)
+        while fetch is not None:
+            fetch = await self._receive(fetch)
+
+    async def _receive(self, fetch: _SentFetch) -> _SentFetch | None:
+        """Wait for the response to a fetch and apply it; return the next fetch if it was sent before that."""
         try:
-            response, early = await self._fetch(plan)
+            response: FetchResponse = await fetch.waiter.wait()
         except (errors.KafkaError, OSError) as error:
-            logger.info("%s: the fetch failed: %s", self.name, error)
-            self.state.failed(self._world.now())
-            return
-        self._requests.update(_WINDOW, 1, 1, 1, 1, self._world.now())
+            self._failed(error)
+            return None
+        now = self._world.now()
+        self._requests.update(_WINDOW, 1, 1, 1, 1, now)
         if not self.state.answered(response.session_id, response.error_code):
             if response.error_code not in _SESSION_ERRORS:
                 logger.error("%s: the leader answers with %s", self.name, errors.for_code(response.error_code).__name__)
-                self.state.delay_all(self._world.now())
-            return
-        self.state.note_news(news=bool(response.responses), early=early)
-        await self._apply(plan, response)
+                self.state.delay_all(now)
+            return None
+        self.state.note_news(news=bool(response.responses), early=now - fetch.sent_at < fetch.wait_seconds / 2)
+        results = self._results(fetch.plan, response)
+        ahead = self.state.plan_ahead(results, now) if self._channel.is_ready else None
+        following = None if ahead is None else await self._send(ahead)
+        await self._apply(results)
+        return following
+
+    def _failed(self, error: Exception) -> None:
+        logger.info("%s: the fetch failed: %s", self.name, error)
+        self.state.failed(self._world.now())
 
     async def _wait_ready(self) -> None:
         ready_at = self.state.next_ready()
@@ -156,8 +197,8 @@ class FetcherTask:
             await self._changed.wait()
         self._changed = trio.Event()
 
-    async def _fetch(self, plan: FetchPlan) -> tuple[FetchResponse, bool]:
-        """Send one fetch; return the response, and whether it came before its time."""
+    async def _send(self, plan: FetchPlan) -> _SentFetch | None:
+        """Send one fetch; None when that failed."""
         config = self._config
         wait_ms = (
             min(_SHORT_WAIT_MS, config.fetch_wait_max_ms) if self.state.waits_shortly else config.fetch_wait_max_ms
@@ -179,16 +220,19 @@ class FetcherTask:
                 forgotten_topics_data=plan.forgotten_topics(version),
             )
 
-        began = self._world.now()
-        response: FetchResponse = await self._channel.send(
-            request, api=FetchRequest, timeout_ms=config.socket_timeout_ms + wait_ms
-        )
-        return response, self._world.now() - began < wait_ms / 2000
+        sent_at = self._world.now()
+        try:
+            waiter = await self._channel.submit(
+                request, api=FetchRequest, timeout_ms=config.socket_timeout_ms + wait_ms
+            )
+        except (errors.KafkaError, OSError) as error:
+            self._failed(error)
+            return None
+        return _SentFetch(plan, waiter, sent_at, wait_ms / 1000)
 
-    async def _apply(self, plan: FetchPlan, response: FetchResponse) -> None:
-        out_of_range: list[TopicPartition] = []
-        with_records: list[TopicPartition] = []
-        budget = WorkBudget()
+    def _results(self, plan: FetchPlan, response: FetchResponse) -> list[FetchResult]:
+        """Return the results of those partitions that were asked for."""
+        results: list[FetchResult] = []
         for topic in response.responses:
             name = topic.topic or self.state.topic_name(topic.topic_id)
             if name is None:
@@ -196,13 +240,20 @@ class FetcherTask:
             for data in topic.partitions:
                 topic_partition = TopicPartition(name, data.partition_index)
                 sent = plan.targets.get(topic_partition)
-                if sent is None:
-                    continue
-                if self._data.apply(topic_partition, sent, data, self._world.now()) is NextStep.LOOK_UP:
-                    out_of_range.append(topic_partition)
-                elif data.records:
-                    with_records.append(topic_partition)
-                await budget.spend()
+                if sent is not None:
+                    results.append(FetchResult(topic_partition, sent, data))
+        return results
+
+    async def _apply(self, results: Sequence[FetchResult]) -> None:
+        out_of_range: list[TopicPartition] = []
+        with_records: list[TopicPartition] = []
+        budget = WorkBudget()
+        for result in results:
+            if self._data.apply(result, self._world.now()) is NextStep.LOOK_UP:
+                out_of_range.append(result.topic_partition)
+            elif result.data.records:
+                with_records.append(result.topic_partition)
+            await budget.spend()
         if out_of_range:
             await self._look_up(out_of_range)
         if with_records:

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition
+from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchPosition, FetchResult
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
-from triokafka.network.fetch_sessions.fetch_session_handler import FetchTarget
 from triokafka.protocol.api.fetch import PartitionData
 from triokafka.structs import TopicPartition
 
@@ -71,12 +70,13 @@ class FollowerLog:
         self._throttle = throttle
         self._reported: dict[TopicPartition, tuple[str, float]] = {}
 
-    def apply(self, topic_partition: TopicPartition, sent: FetchTarget, data: PartitionData, now: float) -> NextStep:
+    def apply(self, result: FetchResult, now: float) -> NextStep:
         """Apply the result of one partition.
 
         A partition that fails is delayed, and the others are not affected: with bad bytes from the leader or a disk
         that is full, the next fetch may succeed.
         """
+        topic_partition, sent, data = result
         position = self._state.position(topic_partition, sent)
         if position is None:
             return NextStep.CONTINUE
@@ -105,7 +105,7 @@ class FollowerLog:
             self._state.remove(topic_partition)
             return NextStep.CONTINUE
         except (errors.KafkaError, OSError) as error:
-            sentence = f"{topic_partition}: replicating from offset {position.fetch_offset} failed: {error}"
+            sentence = f"{topic_partition}: replicating from offset {sent.fetch_offset} failed: {error}"
             if isinstance(error, errors.CorruptRecordError):
                 leader = position.partition.leader_id
                 sentence += (
@@ -129,10 +129,6 @@ class FollowerLog:
     def _append(self, position: FetchPosition, data: PartitionData) -> None:
         partition = position.partition
         partition.require_following(position.leader_epoch)
-        if position.fetch_offset != partition.log.log_end_offset:
-            raise errors.IllegalStateError(
-                f"fetched from offset {position.fetch_offset}, but the log ends at {partition.log.log_end_offset}"
-            )
         records = data.records
         size = len(records) if records else 0
         if size and records is not None:

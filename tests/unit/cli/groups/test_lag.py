@@ -10,7 +10,7 @@ from tests.unit.client.admin.test_admin import admin_of
 from tests.unit.client.admin.test_groups import OFFSET_FETCH, classic, coordinated_by, offsets_of
 from triokafka.cli.groups.chosen import listings
 from triokafka.cli.groups.describing import _member_table, _position_row
-from triokafka.cli.groups.positions import GroupPosition, describe_all, positions_of, remarks
+from triokafka.cli.groups.lag import GroupPosition, describe_all, positions_of, remarks
 from triokafka.client.admin import GroupDescription, MemberDescription
 from triokafka.errors import GroupIdNotFoundError
 from triokafka.protocol.api.describe_groups import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from triokafka.errors import ConfigurationError, KafkaError
-from triokafka.spark.planning.initial_offsets import (
+from triokafka.spark.planning.initial_offsets_file import (
     decode_initial_offsets,
     encode_initial_offsets,
     load_initial_offsets,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from triokafka.broker_stub.metadata import topic_names
+from triokafka import topic_names
 from triokafka.errors import InvalidTopicError
 
 

@@ -1,26 +1,16 @@
-"""The subscribed topics in the metadata: missing, refused or recreated ones."""
+"""Subscribed topics that the cluster does not have, or refuses."""
 
 from __future__ import annotations
 
-import logging
-from typing import Final
-from uuid import UUID
-
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.subscription import Mode, SubscriptionState
-from triokafka.errors import (
-    KafkaError,
-)
+from triokafka.errors import KafkaError
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
 
-logger = logging.getLogger(__name__)
 
-_FIRST_WITHOUT_CREATION: Final = 4
-
-
-class SubscribedTopics:
-    """Finds subscribed topics that the cluster refuses or does not have, and assigned topics that were recreated."""
+class MissingTopics:
+    """Finds subscribed topics that the cluster does not have, or refuses, in each new metadata."""
 
     def __init__(self, network: NetworkClient, subscription: SubscriptionState, failures: FailureTracker) -> None:
         self._network = network
@@ -28,8 +18,6 @@ class SubscribedTopics:
         self._failures = failures
         self._missing: tuple[str, ...] = ()
         self._error: KafkaError | None = None
-        self._ids: dict[str, tuple[UUID, ...]] = {}
-        """The ids of the assigned topics, former ids first."""
 
     def take_error(self) -> KafkaError | None:
         """Return the error for a refused topic, once for each time that the metadata reports it."""
@@ -60,23 +48,3 @@ class SubscribedTopics:
             why = type(error)(f"the cluster does not have it. {error.advice}".rstrip())
             self._failures.failed(f"finding topic {topic!r}", why, self._network.world.now(), quietly=others)
         self._missing = tuple(missing)
-
-    def recreated(self, cluster: Cluster) -> list[str]:
-        """Return topics that were deleted and created again since their partitions were assigned.
-
-        Positions of the old topic are meaningless in the new one. Call this whenever the metadata or the assignment has
-        changed.
-        """
-        before, self._ids = self._ids, {}
-        found = []
-        for topic in {partition.topic: None for partition in self._subscription.assignment}:
-            ids = before.get(topic, ())
-            known = cluster.topics.get(topic)
-            # A broker with old metadata may still report the former topic.
-            if known is not None and known.topic_id.int and known.topic_id not in ids:
-                if ids:
-                    found.append(topic)
-                ids += (known.topic_id,)
-            if ids:
-                self._ids[topic] = ids
-        return found

@@ -1,4 +1,4 @@
-"""Waiting for the producer's pure parts: for a settled batch, and for buffer memory."""
+"""Waiting for buffer memory: the producer's ``buffer_memory`` is used up."""
 
 from __future__ import annotations
 
@@ -8,28 +8,6 @@ import trio
 
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.errors import BufferTimeoutError
-from triokafka.trio_context import require_trio
-
-
-class SettledEvent:
-    """The event of a batch: `trio.Event`, with an error that helps outside of Trio."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event = trio.Event()
-
-    def set(self) -> None:
-        """Wake the waiters."""
-        self._event.set()
-
-    async def wait(self) -> None:
-        """Return once the event is set. Raises `RuntimeError` outside of Trio."""
-        try:
-            await self._event.wait()
-        except RuntimeError:
-            require_trio("Awaiting a delivery")
-            raise
 
 
 async def allocate(pool: BufferPool, size: int, timeout: float) -> bytearray:
