@@ -15,7 +15,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from tests.support.command_output import next_line, without_waiting
-from triokafka.cli import completing
+from triokafka.cli import completion_values
 from triokafka.cli.app import commands
 from triokafka.cli.app import run as run_here
 
@@ -187,7 +187,7 @@ def completed(words: str) -> list[str]:
 def test_shell_completes_topics_and_groups(broker: str, orders: str, monkeypatch: pytest.MonkeyPatch) -> None:
     done = run(broker, "consume", orders, "--group", "billing", "--from-beginning", "--max-messages", "1")
     assert done.returncode == 0
-    monkeypatch.setattr(completing, "LIMIT", 30.0)  # however busy this machine is
+    monkeypatch.setattr(completion_values, "LIMIT", 30.0)  # however busy this machine is
     monkeypatch.setenv("TRIOKAFKA_BOOTSTRAP_SERVERS", broker)
     assert completed("consume ord") == ["orders"]
     assert completed("topics describe x,ord") == ["x,orders"]
@@ -214,4 +214,4 @@ def test_completion_without_a_broker_offers_nothing_and_prints_nothing() -> None
 
 
 def test_completion_waits_a_second_at_most() -> None:
-    assert completing.LIMIT <= 1
+    assert completion_values.LIMIT <= 1

@@ -16,11 +16,11 @@ from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka import errors
 from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller.alter_partition import alter_partition
 from triokafka.broker_stub.controller.cluster_control import ClusterControl
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.directory_assignment import assign_replicas_to_directories
 from triokafka.broker_stub.controller.feature_updates import initial_records
-from triokafka.broker_stub.controller.in_sync import alter_partition
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.reassignments import alter_reassignments
 from triokafka.broker_stub.controller.replication_control import ReplicationControl

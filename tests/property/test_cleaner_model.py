@@ -26,7 +26,7 @@ RETENTION = 10_000
 CONFIG = LogConfig(
     segment_bytes=500, index_interval_bytes=100, cleanup_policy=("compact",), delete_retention_ms=RETENTION
 )
-NOBODY, IDEMPOTENT, TRANSACTIONAL = -1, 7, (30, 31)
+NO_BROKER, IDEMPOTENT, TRANSACTIONAL = -1, 7, (30, 31)
 ENTRY = 24
 
 
@@ -51,18 +51,18 @@ class Model:
     horizons: dict[int, int] = field(default_factory=dict)  # of tombstones, by offset, as first seen
 
     def append(self, producer: int, items: list[tuple[bytes, bytes | None]], codec: str) -> None:
-        sequence = -1 if producer == NOBODY else self.sequences.get(producer, 0)
+        sequence = -1 if producer == NO_BROKER else self.sequences.get(producer, 0)
         transactional = producer in TRANSACTIONAL
         data = encode_batch(
             [(self.now + i, key, value, (("h", key),)) for i, (key, value) in enumerate(items)],
             compression=codec,
             producer_id=producer,
-            producer_epoch=-1 if producer == NOBODY else 0,
+            producer_epoch=-1 if producer == NO_BROKER else 0,
             base_sequence=sequence,
             transactional=transactional,
         )
         first = self.log.append_as_leader(bytearray(data), leader_epoch=0, now_ms=self.now).first_offset
-        if producer != NOBODY:
+        if producer != NO_BROKER:
             self.sequences[producer] = sequence + len(items)
         for i, (key, value) in enumerate(items):
             state = None if transactional else False
@@ -177,7 +177,7 @@ VALUES = st.one_of(st.none(), st.binary(max_size=40), st.just(b"v" * 40))
 OPERATIONS = st.one_of(
     st.tuples(
         st.just("append"),
-        st.sampled_from([NOBODY, NOBODY, IDEMPOTENT, *TRANSACTIONAL]),
+        st.sampled_from([NO_BROKER, NO_BROKER, IDEMPOTENT, *TRANSACTIONAL]),
         st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=4),
         st.sampled_from(["none", "none", "gzip", "zstd"]),
     ),
@@ -230,7 +230,7 @@ def run(operations: list[tuple[object, ...]]) -> None:
         model.end_transaction(producer, commit=True)
     model.check()
     for _ in range(3):
-        model.append(NOBODY, [(b"last", b"x")], "none")
+        model.append(NO_BROKER, [(b"last", b"x")], "none")
         model.cleaned_up_to = 0
         model.clean(1000, roll=True)
         model.check()

@@ -22,7 +22,7 @@ from triokafka.broker_stub.log.verification import VerificationGuard
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.transaction import ending, initialization, partitions
+from triokafka.coordinator.transaction import ending, initialization, partitions, timeouts
 from triokafka.coordinator.transaction.completions import Completion
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
@@ -493,7 +493,7 @@ class TransactionLife(Life):
         while self.exhausted:
             name, self.next_id = self.exhausted.pop(), self.next_id + 1
             try:
-                self._write(partial(ending.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id))
+                self._write(partial(timeouts.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id))
             except KafkaError:
                 pass
 

@@ -8,7 +8,7 @@ import trio
 import triokafka
 from tests.support.simulated import current_simulation, simulated
 from tests.support.simulated_cluster import DATA, SimulatedCluster
-from triokafka.broker_stub.controller.repair import repair_metadata
+from triokafka.broker_stub.controller.metadata_log_repair import repair_metadata
 from triokafka.broker_stub.log.damage import DamagedLogError
 from triokafka.broker_stub.raft.metadata_log_files import PARTITION, MetadataLogFiles
 from triokafka.records import iter_batches

@@ -10,7 +10,7 @@ from tests.support.mutations import Mutation
 _C = "triokafka/broker_stub/controller/"
 _LIVES = "tests/property/test_cluster_decisions.py::test_invariants_hold_in_random_schedules_of_a_cluster"
 _UNIT = "tests/unit/broker_stub/controller/"
-_REFUSED = _UNIT + "test_in_sync.py::test_request_that_does_not_fit_is_refused_with_its_reason"
+_REFUSED = _UNIT + "test_alter_partition.py::test_request_that_does_not_fit_is_refused_with_its_reason"
 _BEATS = _UNIT + "test_cluster_control.py::test_heartbeats_of_unknown_brokers_and_old_epochs_are_refused"
 _ELIGIBLE = _UNIT + "test_elections.py::test_eligible_leader_is_not_elected_while_a_replica_is_in_sync"
 
@@ -111,33 +111,33 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "only assigned replicas are in sync",
-            "in_sync.py",
+            "alter_partition.py",
             "or not set(isr) <= set(partition.replicas)",
             "",
         ),
         (
             "a replica that has restarted is not in sync",
-            "in_sync.py",
+            "alter_partition.py",
             "if epochs.get(replica, _ANY_EPOCH) not in (_ANY_EPOCH, broker.broker_epoch):",
             "if False:",
             _REFUSED,
         ),
         (
             "a fenced replica does not join",
-            "in_sync.py",
+            "alter_partition.py",
             "if broker is None or not broker.active:\n            raise errors.IneligibleReplicaError",
             "if broker is None:\n            raise errors.IneligibleReplicaError",
         ),
         (
             "a proposal builds on the present partition epoch",
-            "in_sync.py",
+            "alter_partition.py",
             "if wanted.partition_epoch < partition.partition_epoch:",
             "if False:",
             _REFUSED,
         ),
         (
             "a former leader proposes nothing",
-            "in_sync.py",
+            "alter_partition.py",
             "if wanted.leader_epoch < partition.leader_epoch:",
             "if False:",
             _REFUSED,

@@ -15,8 +15,8 @@ from uuid import UUID
 
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller import elections, in_sync
-from triokafka.broker_stub.controller.hand_over import hand_over
+from triokafka.broker_stub.controller import alter_partition, elections
+from triokafka.broker_stub.controller.leader_moves import hand_over
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
@@ -518,7 +518,7 @@ class ReplicaWorld:
             response: AlterPartitionResponse | None = None
             if self.random.random() >= self.scenario.loss:
                 try:
-                    outcome = in_sync.alter_partition(self.image, request, self.config)
+                    outcome = alter_partition.alter_partition(self.image, request, self.config)
                 except errors.BrokerResponseError:
                     pass
                 else:

@@ -477,7 +477,11 @@ class Broker:
         try:
             await self.lifecycle.leave()
         except KafkaError as error:
-            logger.warning("Broker %d: the controller did not confirm the shutdown: %s", self.config.node_id, error)
+            logger.warning(
+                "Broker %d: the controller did not confirm the shutdown; its leaders move when its session ends: %s",
+                self.config.node_id,
+                error,
+            )
 
     async def _serve(self) -> None:
         await self.sockets.run(self.dispatcher)

@@ -25,7 +25,7 @@ _RETRY_SECONDS: Final = 1.0
 """Time between two attempts while a module cannot be read."""
 
 _PARTS: Final = (
-    "triokafka.broker_stub.controller.in_sync",
+    "triokafka.broker_stub.controller.alter_partition",
     "triokafka.broker_stub.coordinators.group_coordinator",
     "triokafka.broker_stub.coordinators.transaction_coordinator",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",

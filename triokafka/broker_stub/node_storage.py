@@ -204,7 +204,7 @@ class NodeStorage:
                             wanted[topic_partition] = topic_id, config
                     await budget.spend()
         except KafkaError as error:
-            logger.error("logs cannot be created ahead of the change: %s", error)
+            logger.error("New logs cannot be created in advance; they are created one by one: %s", error)
             return
         if len(wanted) > _CREATED_ON_LOOP:
             await self.logs.prepare_new_logs(wanted)
@@ -249,4 +249,4 @@ class NodeStorage:
         try:
             self.logs.checkpoint_high_watermarks({} if self._host is None else self._host.replicas.high_watermarks())
         except KafkaError as error:
-            logger.error("high watermarks were not written: %s", error)
+            logger.error("replication-offset-checkpoint cannot be written; the next checkpoint tries again: %s", error)

@@ -88,7 +88,9 @@ class SnapshotGenerator:
                 await self.take()
             except (OSError, KafkaError) as error:
                 self._is_needed |= is_needed
-                logger.error("Metadata log %s: cannot write a snapshot: %s", self._files.directory, error)
+                logger.error(
+                    "Metadata log %s: cannot write a snapshot; trying again later: %s", self._files.directory, error
+                )
                 schedule.taken(0, now())  # not again immediately: the disk may be full
 
     async def take(self) -> int:

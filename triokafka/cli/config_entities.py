@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.completion_values import group_names, topic_names
 
 if TYPE_CHECKING:
     from triokafka.client.admin import QuotaEntity

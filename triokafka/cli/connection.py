@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from triokafka.cli import profiles
-from triokafka.cli.completing import PROFILE_NAME, profile_names
+from triokafka.cli.completion_values import PROFILE_NAME, profile_names
 from triokafka.cli.reaching import hooked, keep
 from triokafka.cli.values import FiniteNumber, configured, text_of_file
 

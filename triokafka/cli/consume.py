@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.completion_values import group_names, topic_names
 from triokafka.cli.connection import (
     bootstrap_option,
     client_options,

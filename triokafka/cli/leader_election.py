@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json

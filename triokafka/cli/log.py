@@ -163,7 +163,7 @@ def repair(directory: str) -> None:
     import logging
     import time
 
-    from triokafka.broker_stub.controller.repair import repair_metadata
+    from triokafka.broker_stub.controller.metadata_log_repair import repair_metadata
     from triokafka.world.os_storage import OsStorage
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(message)s")

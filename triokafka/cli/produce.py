@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import (
     bootstrap_option,
     client_options,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from triokafka.cli.app import describe as describe_error
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json

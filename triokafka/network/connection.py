@@ -461,7 +461,7 @@ class Connection:
         (correlation_id,) = _SIZE.unpack_from(frame, 0)
         if correlation_id != entry.correlation_id:
             raise ProtocolError(
-                f"{self.name} answered with correlation id {correlation_id}, {entry.correlation_id} was due"
+                f"{self.name} answered with correlation id {correlation_id}, but {entry.correlation_id} was due"
             )
         template, liveness = entry.answer, self._liveness
         numbers = template.read(frame) if template is not None else None

@@ -96,4 +96,4 @@ class InFlightRequest:
         try:
             self.on_done(response, error)
         except Exception:
-            logger.exception("the completion of a %s request failed", self.request_type.__name__)
+            logger.exception("The callback of a %s request raised an error", self.request_type.__name__)

@@ -295,7 +295,7 @@ class Metadata:
         numbers = [p.partition_index for p in in_order]
         if not numbers or numbers != list(range(len(numbers))):
             listed = f"{numbers[:_MOST_LISTED]}" + (" and more" if len(numbers) > _MOST_LISTED else "")
-            logger.warning("topic %r: the metadata lists partitions %s; requesting it again", name, listed)
+            logger.warning("Metadata: topic %r has inconsistent partitions %s; requesting it again", name, listed)
             return None
         before = self.cluster.topics.get(name)
         if before is not None and before.topic_id.int and described.topic_id.int not in (0, before.topic_id.int):
@@ -372,5 +372,7 @@ def _nodes_of(response: MetadataResponse) -> dict[int, Node]:
             impossible.append(node)
     if impossible:
         named = ", ".join(map(str, impossible[:_MOST_LISTED])) + (" …" if len(impossible) > _MOST_LISTED else "")
-        logger.warning("metadata names %d brokers that cannot be reached: %s", len(impossible), named)
+        logger.warning(
+            "Metadata: ignored %d brokers whose address is invalid (advertised.listeners): %s", len(impossible), named
+        )
     return nodes

@@ -120,7 +120,7 @@ class NetworkClient:
         await self._tasks.close()
 
     def _failed(self, error: Exception) -> None:
-        logger.error("a background task of the network client failed", exc_info=error)
+        logger.error("Network client: a background task failed, and the client with it", exc_info=error)
         self.fail(error)
 
     def fail(self, error: Exception) -> None:

@@ -112,9 +112,9 @@ class ResponseReader:
         return got
 
     def _check(self, size: int, received: memoryview) -> None:
-        if not self._is_broker and (stranger := describe_foreign_protocol(bytes(received[:64]))) is not None:
+        if not self._is_broker and (protocol := describe_foreign_protocol(bytes(received[:64]))) is not None:
             kind = SecurityProtocolMismatchError if is_tls(bytes(received[:2])) else ProtocolError
-            raise kind(f"{self._name} {stranger}")
+            raise kind(f"{self._name} {protocol}")
         if not 4 <= size <= self._max_bytes:
             raise ProtocolError(
                 f"{self._name} announced a response of {size} bytes; allowed are 4 to {self._max_bytes}"

@@ -213,7 +213,10 @@ class MemoryStorage(Storage):
         """Call the hook, and return the injected fault for this operation, if any."""
         if self.before_operation is not None:
             self.before_operation(operation, path, size)
-        return next((fault for fault in self.faults if fault.takes(operation, path)), None)
+        for fault in self.faults:
+            if fault.takes(operation, path):
+                return fault
+        return None
 
     def _before(self, operation: str, path: str) -> None:
         fault = self.strike(operation, path, 0)

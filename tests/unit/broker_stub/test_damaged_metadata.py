@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tests.unit.broker_stub.api.node import Node, batch, memory_world, running_node
-from triokafka.broker_stub.controller.repair import repair_metadata
+from triokafka.broker_stub.controller.metadata_log_repair import repair_metadata
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest

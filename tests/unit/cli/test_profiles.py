@@ -133,7 +133,7 @@ def test_file_is_not_read_when_the_command_line_names_brokers(home: Path) -> Non
 
 
 def test_names_of_profiles_are_completed_and_a_bad_file_completes_nothing(home: Path) -> None:
-    from triokafka.cli.completing import profile_names
+    from triokafka.cli.completion_values import profile_names
 
     context, parameter = click.Context(click.Command("x")), click.Option(["--profile"])
     write(home, FILE)

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.coordinator.rig import ScriptedLog, StillWorld
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.transaction import ending, initialization, partitions
+from triokafka.coordinator.transaction import ending, initialization, partitions, timeouts
 from triokafka.coordinator.transaction.completions import Completion
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
@@ -99,7 +99,7 @@ class Rig:
             self.runtime.fire_due()
             while self.exhausted:
                 name, self.next_id = self.exhausted.pop(), self.next_id + 1
-                self.write(partial(ending.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id - 1))
+                self.write(partial(timeouts.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id - 1))
         self.world.clock = end
 
     def __getitem__(self, name: str) -> TransactionMetadata:

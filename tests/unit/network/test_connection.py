@@ -164,7 +164,7 @@ async def test_closed_connection_fails_waiting_and_later_requests() -> None:
     [
         (Raw(b"\x00\x00\x00\x03abc"), "a response of 3 bytes"),
         (Raw(b"\x7f\xff\xff\xffabc"), "receive_message_max_bytes"),
-        (Raw(b"\x00\x00\x00\x08\x00\x00\x00\x63abcd"), "correlation id 99, 0 was due"),
+        (Raw(b"\x00\x00\x00\x08\x00\x00\x00\x63abcd"), "correlation id 99, but 0 was due"),
         (Raw(b"\x00\x00\x00\x06\x00\x00\x00\x00\x00\xff"), "MetadataResponse"),
     ],
 )

@@ -175,7 +175,7 @@ async def test_large_response_that_is_malformed_ends_the_connection() -> None:
 async def test_large_response_to_another_request_ends_the_connection() -> None:
     async with connected() as (broker, connection):
         broker.script(MetadataRequest, Raw(b"".join(encode_response(LARGE, version=9, correlation_id=7))))
-        with pytest.raises(ProtocolError, match="correlation id 7, 0 was due"):
+        with pytest.raises(ProtocolError, match="correlation id 7, but 0 was due"):
             await connection.call(ASK, 9)
 
 

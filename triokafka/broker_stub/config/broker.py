@@ -53,6 +53,9 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
     unused: Mapping[str, str] | None = None
     security: Mapping[str, str] | None = None
     """The options of TLS and SASL as texts by dotted name, also those of single listeners."""
+    set_in_file: frozenset[str] = frozenset()
+    """Dotted names of the options that ``server.properties`` sets, even to their defaults: DescribeConfigs calls them
+    static."""
 
     def _check(self) -> None:
         for name, definition in DEFINITIONS.items():
@@ -109,10 +112,19 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
                 raise unknown_option(name, [*DEFINITIONS, *UNUSED_NAMES])
         without_effect = sorted(name for name in unused if not is_listener_limit(name))
         if without_effect:
-            logger.warning("these options have no effect on this broker: %s", ", ".join(without_effect))
+            logger.warning(
+                "Broker configuration: these options have no effect on this broker: %s", ", ".join(without_effect)
+            )
         if removed:
-            logger.warning("these options were removed in Kafka 4.0: %s", ", ".join(sorted(removed)))
-        return cls(**{**values, "unused": unused or None, "security": security or None, **overrides})
+            logger.warning(
+                "Broker configuration: these options were removed in Kafka 4.0, and have no effect: %s",
+                ", ".join(sorted(removed)),
+            )
+        set_in_file = frozenset(
+            name for name in (ALIASES.get(name, name) for name in properties) if name in DEFINITIONS
+        )
+        more = {"unused": unused or None, "security": security or None, "set_in_file": set_in_file}
+        return cls(**{**values, **more, **overrides})
 
     @classmethod
     def for_tests(cls, **overrides: Any) -> BrokerConfig:
@@ -336,8 +348,8 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         return self.metadata_log_dir or self.data_directories[0]
 
     def is_default(self, name: str) -> bool:
-        """Whether the option ``name`` (dotted) has its default value."""
-        return bool(getattr(self, name.replace(".", "_")) == DEFINITIONS[name].default)
+        """Whether nothing sets the option ``name`` (dotted): no file, and Python code not to another value."""
+        return name not in self.set_in_file and bool(getattr(self, name.replace(".", "_")) == DEFINITIONS[name].default)
 
     def text(self, name: str) -> str | None:
         """Return the value of the option ``name`` (dotted) as text; None when unset."""

@@ -18,7 +18,7 @@ from triokafka import errors
 from triokafka.broker_stub.controller import elections
 from triokafka.broker_stub.controller.broker_sessions import BrokerSession, BrokerSessions
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.controller.partition_change import NOBODY, TopicConfig
+from triokafka.broker_stub.controller.partition_change import NO_BROKER, TopicConfig
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.broker_registration import (
@@ -255,7 +255,7 @@ class ClusterControl:
             change
             for change in changes
             if len(image.topics_by_id[change.topic_id].partitions[change.partition_id].replicas) > 1
-            and change.leader != NOBODY
+            and change.leader != NO_BROKER
         ]
 
     def _lost_directories(

@@ -15,9 +15,9 @@ from triokafka.broker_stub.controller import feature_updates
 from triokafka.broker_stub.controller.controller_metrics import ElectionCounts
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import Compute, EventQueue
-from triokafka.broker_stub.controller.hand_over import hand_over
-from triokafka.broker_stub.controller.idle_records import IdleRecords
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
+from triokafka.broker_stub.controller.leader_moves import hand_over
+from triokafka.broker_stub.controller.no_op_records import NoOpRecords
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.token_expiry import TokenExpiry
@@ -268,7 +268,7 @@ class Controller:
                     check_interval = config.delegation_token_expiry_check_interval_ms / 1000
                     nursery.start_soon(TokenExpiry(self.world, state, queue, interval=check_interval).run)
                 if config.metadata_max_idle_interval_ms:
-                    nursery.start_soon(IdleRecords(config, self.metadata, queue).run)
+                    nursery.start_soon(NoOpRecords(config, self.metadata, queue).run)
                 await self._inactive.wait()
                 nursery.cancel_scope.cancel()
 

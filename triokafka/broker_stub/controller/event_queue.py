@@ -234,7 +234,7 @@ class EventQueue:
         operation = Operation("Activate", activate, math.inf, now=self._world.now())
         await self._process(operation)
         if operation.error is not None and self._leads and self._state.epoch == epoch:
-            logger.error("The controller cannot begin epoch %d and resigns: %s", epoch, operation.error)
+            logger.error("Controller: cannot begin epoch %d, and resigns: %s", epoch, operation.error)
             self._leads = False
             if self._resign is not None:
                 self._resign(epoch)
@@ -256,7 +256,7 @@ class EventQueue:
         except errors.KafkaError as error:
             operation.fail(error)
         except Exception as error:
-            logger.exception("%s failed", operation.name)
+            logger.exception("Controller: the operation %s failed with an unexpected error", operation.name)
             operation.fail(error)
         except BaseException:
             operation.fail(_stopped())

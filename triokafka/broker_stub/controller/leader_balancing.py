@@ -39,10 +39,10 @@ class LeaderBalancing:
             try:
                 moved = await self._queue.submit("BalanceLeaders", self._elect)
             except KafkaError as error:
-                logger.error("Electing preferred leaders failed: %s", error)
+                logger.error("Controller: electing preferred leaders failed; the next check tries again: %s", error)
             else:
                 if moved:
-                    logger.info("%d partitions: the preferred replica leads again", moved)
+                    logger.info("Controller: the preferred replica leads again in %d partitions", moved)
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
         topic_config = self._state.configuration.effective.topic_config_of(image)

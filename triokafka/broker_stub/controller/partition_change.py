@@ -34,7 +34,7 @@ from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 TopicConfig = Callable[[str], LogConfig]
 """Gives the configuration that applies to a topic."""
 
-NOBODY: Final = -1
+NO_BROKER: Final = -1
 """Stands for "no broker" where a broker id is expected."""
 
 RECOVERED: Final = 0
@@ -61,9 +61,9 @@ class LivenessChange(NamedTuple):
     lack records, and therefore is not an eligible leader either.
     """
 
-    added: int = NOBODY
-    removed: int = NOBODY
-    unclean: int = NOBODY
+    added: int = NO_BROKER
+    removed: int = NO_BROKER
+    unclean: int = NO_BROKER
 
     def leaves(self, broker_id: int) -> bool:
         """Whether the change takes the broker out of in-sync sets."""

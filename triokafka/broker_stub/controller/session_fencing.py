@@ -53,7 +53,7 @@ class SessionFencing:
             except NotControllerError:
                 not_before = now() + timeout  # another controller fences now, and this task is about to be cancelled
             except KafkaError as error:
-                logger.error("broker %d could not be fenced: %s; trying again", oldest[0], error)
+                logger.error("Controller: cannot fence broker %d; trying again: %s", oldest[0], error)
                 not_before = now() + min(_RETRY_SECONDS, timeout)
             else:
                 if fenced is not None:

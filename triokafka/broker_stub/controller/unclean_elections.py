@@ -37,10 +37,15 @@ class UncleanElections:
             try:
                 elected = await self._queue.submit("ElectUncleanLeaders", self._elect)
             except KafkaError as error:
-                logger.error("Electing leaders for offline partitions failed: %s", error)
+                logger.error(
+                    "Controller: electing leaders for offline partitions failed; the next check tries again: %s", error
+                )
             else:
                 if elected:
-                    logger.warning("%d partitions: a replica that may lack records became the leader", elected)
+                    logger.warning(
+                        "Controller: unclean elections: in %d partitions a replica leads that may lack records",
+                        elected,
+                    )
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
         records = elections.unclean_leaders(image, self._state.configuration.effective.topic_config_of(image))

@@ -89,7 +89,9 @@ class MarkerSender:
             else:
                 codes = _codes(await self._nodes.send(request.node_id, _message(request)), request)
         except (KafkaError, OSError) as error:
-            logger.info("broker %d: cannot write transaction markers now: %s", request.node_id, error)
+            logger.info(
+                "Transaction markers: broker %d cannot write them now; trying again: %s", request.node_id, error
+            )
         for note in self._queue.answered(request, codes, self._world.now()):
             logger.warning("%s", note)
         self._work_arrived.set()

@@ -226,7 +226,7 @@ class BrokerLifecycle:
                 await trio.sleep_forever()
             failure = await self._communicate()
             if failure is not None:
-                logger.warning("The heartbeat to the controller failed and is retried: %s", failure)
+                logger.warning("Broker: the heartbeat to the controller failed and is retried: %s", failure)
 
     def report_soon(self) -> None:
         """Send the next heartbeat of `run` now: another broker waits until this one is known to have some metadata."""

@@ -156,7 +156,7 @@ class LocalControllerGateway:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """See `in_sync.alter_partition`."""
-        from triokafka.broker_stub.controller.in_sync import alter_partition
+        from triokafka.broker_stub.controller.alter_partition import alter_partition
 
         return await self._submit(
             "AlterPartition", lambda image: alter_partition(image, request, self._topic_config(image))

@@ -97,19 +97,21 @@ class LogAppender:
             return AppendInfo(-1, -1, -1, -1, state.log_start_offset)
         markers: dict[int, Marker] = {}
         for info in infos:
-            if info.producer_id >= 0 and from_client:
+            if info.producer_id < 0:
+                continue
+            if from_client:
                 known = producers.duplicate_of(info)
                 if known is not None:
                     return self._info_of(known)
                 producers.check(info, leader_epoch=leader_epoch, led_since=led_since)
                 if info.attributes & TRANSACTIONAL:
                     producers.check_verified(info, guard)
-            elif info.producer_id >= 0 and info.is_control:
+            elif info.is_control:
                 marker = marker_of(info, memoryview(buffer)[info.position : info.end])
                 if marker is not None:
                     markers[info.position] = marker
                     producers.check_marker(info, marker, version=transaction_version)
-            elif info.producer_id >= 0:
+            else:
                 producers.check_epoch(info)
                 producers.check_verified(info, guard)
         append_time = now_ms if config.stamps_on_append else -1
@@ -177,9 +179,7 @@ class LogAppender:
         first, last = infos[0], infos[-1]
         newest = first.max_timestamp if first is last else max(info.max_timestamp for info in infos)
         try:
-            if segments.active.should_roll(
-                incoming_bytes=len(data), max_timestamp=newest, last_offset=last.last_offset, now_ms=now_ms
-            ):
+            if segments.active.should_roll(len(data), newest, last.last_offset, now_ms):
                 state.roll(first.base_offset, now_ms)
             if first.attributes & CONTROL or (first is not last and any(info.is_control for info in infos)):
                 # Load before the write: no step may fail once the marker is written.

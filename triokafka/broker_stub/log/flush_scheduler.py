@@ -113,7 +113,11 @@ class FlushScheduler:
             await self._world.run_in_thread(job.run)
         except OSError as error:
             if out_of_files(error):
-                logger.error("%s: flush failed: %s", log.topic_partition, error)
+                logger.error(
+                    "%s: the flush failed and is retried: %s. Raise the limit of open files (ulimit -n).",
+                    log.topic_partition,
+                    error,
+                )
                 log.put_off(job)
             else:
                 self._failed(log, error)

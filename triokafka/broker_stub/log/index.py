@@ -184,7 +184,8 @@ class OffsetIndex(IndexFile):
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; both must be above the last one's. Raises `CorruptIndexError` otherwise."""
-        self._load()
+        if not self._loaded:
+            self._load()
         relative = offset - self.base_offset
         if not 0 <= relative <= _MAX_RELATIVE_OFFSET or not 0 <= position <= _MAX_POSITION:
             raise CorruptIndexError(self.path, f"offset {offset} at {position} does not fit into an index entry")
@@ -272,7 +273,8 @@ class TimeIndex(IndexFile):
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Add an entry if ``timestamp`` is above the last entry's."""
-        self._load()
+        if not self._loaded:
+            self._load()
         if timestamp < 0 or (self._timestamps and timestamp <= self._timestamps[-1]):
             return
         relative = offset - self.base_offset

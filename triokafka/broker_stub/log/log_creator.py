@@ -175,7 +175,7 @@ class LogCreator:
         try:
             there = set[str]().union(*(self._world.storage.list_dir(d.path) for d in shares)) if len(shares) > 1 else ()
         except OSError as error:
-            logger.error("Creating logs in advance failed: %s", error)
+            logger.error("Creating logs in advance failed; they are created one by one: %s", error)
             return
         for topic_partition, (topic_id, config) in missing.items():
             if folder_name(topic_partition) in there:

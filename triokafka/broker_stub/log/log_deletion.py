@@ -131,7 +131,9 @@ class LogDeletion:
                 try:
                     await self._world.run_in_thread(self._world.storage.sync_dir, directory.path)
                 except OSError as error:
-                    logger.error("%s cannot be synced: %s", directory.path, error)
+                    logger.error(
+                        "%s cannot be synced; after a power cut, a deleted log may be back: %s", directory.path, error
+                    )
 
     # -- strays
 
@@ -175,11 +177,11 @@ def remove(storage: Storage, folders: Sequence[str], files: Sequence[str] = ()) 
         try:
             storage.remove_tree(path)
         except OSError as error:
-            logger.error("%s cannot be removed: %s", path, error)
+            logger.error("%s cannot be removed; the next start tries again: %s", path, error)
     for path in files:
         try:
             storage.remove(path)
         except FileNotFoundError:
             pass  # two deleted segments had the same name, and one was renamed over the other
         except OSError as error:
-            logger.error("%s cannot be removed: %s", path, error)
+            logger.error("%s cannot be removed; the next start tries again: %s", path, error)

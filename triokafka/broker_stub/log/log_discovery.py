@@ -1,4 +1,4 @@
-"""Opening the logs of the data directories when the broker starts, several in parallel in threads.
+"""Finding the logs in the data directories when the broker starts, and opening several in parallel in threads.
 
 This module uses no `LogManager`: the threads share nothing but the list of logs that are left to open.
 """

@@ -100,7 +100,7 @@ class LogMaintenance:
             try:
                 gaps = await self._world.run_in_thread(find)
             except OSError as error:
-                logger.error("%s: checking the segments for gaps failed: %s", topic_partition, error)
+                logger.error("%s: the segments cannot be checked for gaps: %s", topic_partition, error)
                 continue
             for gap in gaps:
                 replaced = log.config.compacts and log.segments[: len(segments)] != segments  # by compaction
@@ -160,7 +160,7 @@ class LogMaintenance:
         try:
             log.apply_retention(self._world.wall_ms(), up_to_offset=committed, remove_files=remove_files)
         except KafkaError as error:
-            logger.error("%s: retention failed: %s", topic_partition, error)
+            logger.error("%s: retention failed; the next check tries again: %s", topic_partition, error)
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the folders of deleted logs whose delay has ended."""

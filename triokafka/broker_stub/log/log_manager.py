@@ -262,7 +262,7 @@ class LogManager:
                     await self._world.run_in_thread(job.run)
                     hosted.log.flushed(job)
             except (KafkaError, OSError) as error:
-                logger.error("%s: closing the log failed: %s", topic_partition, error)
+                logger.error("%s: closing the log failed; the next start recovers it: %s", topic_partition, error)
                 failed.add(hosted.directory)
             hosted.log.abandon()
 

@@ -147,7 +147,12 @@ class LogMover:
                 done = True
         except (_LogRemovedError, KafkaError, OSError) as error:
             stays = isinstance(error, UnclearMoveError)
-            logger.error("%s: the move to %s failed: %s", move.topic_partition, move.target.path, error)
+            logger.error(
+                "%s: the move to %s failed; the log stays in its directory: %s",
+                move.topic_partition,
+                move.target.path,
+                error,
+            )
         except trio.Cancelled:
             stays = True  # the broker stops: with the folder, the next start begins the move again
             raise
@@ -168,7 +173,7 @@ class LogMover:
         try:
             await self._world.run_in_thread(self._world.storage.remove_tree, folder)
         except OSError as error:
-            logger.error("%s cannot be removed: %s", folder, error)
+            logger.error("%s cannot be removed; the next start tries again: %s", folder, error)
 
     async def _copy(self, move: PendingMove) -> None:
         run = self._world.run_in_thread

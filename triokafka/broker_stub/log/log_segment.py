@@ -49,6 +49,7 @@ class LogSegment:
         self.created_ms = now_ms
         self.unsynced = False  # written since the last `sync`
         self.config = config
+        self._roll_after_ms = self._age_limit(config, directory)
         self.file = SegmentFile(files, directory, base_offset, new=new, suffix=suffix)
         self.indexes = SegmentIndexes(
             self.file, interval_bytes=config.index_interval_bytes, max_bytes=config.segment_index_bytes, new=new
@@ -67,7 +68,18 @@ class LogSegment:
     def use_config(self, config: LogConfig) -> None:
         """Follow a changed configuration of the topic. The sizes of the index files stay."""
         self.config = config
+        self._roll_after_ms = self._age_limit(config, self.file.directory)
         self.indexes.interval_bytes = config.index_interval_bytes
+
+    def _age_limit(self, config: LogConfig, directory: str) -> int:
+        """Return the age in ms, less the jitter, above which the segment takes no more batches."""
+        limit = config.roll_after_ms
+        if config.segment_jitter_ms:
+            # Each segment has a different jitter, also the first ones of logs created together; a restart does not
+            # change it.
+            jitter = min(config.segment_jitter_ms, limit)
+            limit -= crc32c(f"{directory.rpartition('/')[2]}/{self.base_offset}".encode()) * jitter >> 32
+        return limit
 
     def adopt(self, files: OpenFiles) -> None:
         """Use another set of open files from now on, so that another thread may use the segment."""
@@ -140,10 +152,10 @@ class LogSegment:
             self.file.handle.truncate(self.size)
             self._torn = False
 
-    def should_roll(self, *, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
+    def should_roll(self, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether the incoming batches need a new segment."""
-        config, size = self.config, self.file.size
-        if size > config.segment_bytes - incoming_bytes:
+        size = self.file.size
+        if size > self.config.segment_bytes - incoming_bytes:
             return size > 0
         if last_offset - self.base_offset > 2**31 - 1:
             return True
@@ -151,13 +163,7 @@ class LogSegment:
             return False
         first = self.indexes.first_timestamp
         waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        limit = config.roll_after_ms
-        if config.segment_jitter_ms:
-            # Each segment has a different jitter, also the first ones of logs created together; a restart does not
-            # change it.
-            jitter = min(config.segment_jitter_ms, limit)
-            limit -= crc32c(f"{self.file.directory.rpartition('/')[2]}/{self.base_offset}".encode()) * jitter >> 32
-        return waited > limit or self.indexes.is_full
+        return waited > self._roll_after_ms or self.indexes.is_full
 
     def seal(self) -> None:
         """Seal the segment: write the indexes, with the largest timestamp as the last entry."""

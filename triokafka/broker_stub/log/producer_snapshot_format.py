@@ -71,13 +71,13 @@ def decode_snapshot(data: bytes, path: str) -> ProducerStates:
     version, crc = _PREFIX.unpack_from(data)
     body = memoryview(data)[_PREFIX.size :]
     if version != _VERSION:
-        raise CorruptSnapshotError(f"{path} has version {version}, {_VERSION} is known")
+        raise CorruptSnapshotError(f"{path} has version {version}, but this broker reads version {_VERSION}")
     if crc32c(body) != crc:
         raise CorruptSnapshotError(f"{path}: the checksum does not match")
     (count,) = _COUNT.unpack_from(body)
     end = _COUNT.size + count * _ENTRY.size
     if count < 0 or end > len(body):
-        raise CorruptSnapshotError(f"{path} announces {count} producers in {len(body)} bytes")
+        raise CorruptSnapshotError(f"{path}: its {len(body)} bytes cannot hold the {count} producers that it announces")
     earlier = _read_earlier(body[end:], path)
     states, starts = [], []
     for fields in _ENTRY.iter_unpack(body[_COUNT.size : end]):

@@ -181,7 +181,7 @@ class ProducerStates:
             return
         if batch.producer_epoch < state.epoch:
             raise InvalidProducerEpochError(
-                f"producer {batch.producer_id} wrote with epoch {batch.producer_epoch}, "
+                f"producer {batch.producer_id} wrote with epoch {batch.producer_epoch}, but "
                 f"its current epoch is {state.epoch}"
             )
         if batch.producer_id in self._open and not batch.is_transactional:
@@ -268,7 +268,7 @@ class ProducerStates:
         state = self._states.get(batch.producer_id)
         if state is not None and batch.producer_epoch < state.epoch:
             raise InvalidProducerEpochError(
-                f"producer {batch.producer_id} wrote with epoch {batch.producer_epoch}, "
+                f"producer {batch.producer_id} wrote with epoch {batch.producer_epoch}, but "
                 f"its current epoch is {state.epoch}"
             )
 

@@ -74,10 +74,11 @@ class SegmentIndexes:
             largest: the result of `largest` before the append.
         """
         for batch in batches:
+            last_offset = batch.base_offset + batch.last_offset_delta
             if batch.max_timestamp > largest[0]:
-                self._max_timestamp = largest = (batch.max_timestamp, batch.last_offset)
+                self._max_timestamp = largest = (batch.max_timestamp, last_offset)
             if self._bytes_since_entry > self.interval_bytes:
-                self._add_entry(batch.last_offset, position)
+                self._add_entry(last_offset, position, largest)
             size = batch.length + LOG_OVERHEAD
             position += size
             self._bytes_since_entry += size
@@ -213,7 +214,7 @@ class SegmentIndexes:
                 if batch.max_timestamp > largest[0]:
                     self._max_timestamp = largest = (batch.max_timestamp, last_offset)
                 if self._bytes_since_entry > self.interval_bytes:
-                    self._add_entry(last_offset, batch.position)
+                    self._add_entry(last_offset, batch.position, largest)
                 if visit is not None:
                     visit(batch, data)
                 valid = batch.position + batch.size
@@ -223,11 +224,11 @@ class SegmentIndexes:
         self.times.maybe_append(*largest)
         return valid
 
-    def _add_entry(self, last_offset: int, position: int) -> None:
+    def _add_entry(self, last_offset: int, position: int, largest: tuple[int, int]) -> None:
         if not self.offsets.reaches(position):
             return  # a compacted segment beyond this limit is searched from its last entry
         self.offsets.append(last_offset, position)
-        self.times.maybe_append(*self.largest())
+        self.times.maybe_append(*largest)
         self._bytes_since_entry = 0
 
     def trusted_part(self, offset: int) -> TrustedPart | None:

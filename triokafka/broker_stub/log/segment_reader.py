@@ -108,7 +108,9 @@ class SegmentReader:
             return self.next_offset()
         end = places[-1].position + places[-1].size if places else position
         if end != self._file.size:
-            raise CorruptRecordError(f"{self._file.log_path} has {self._file.size} bytes, its batches end at {end}")
+            raise CorruptRecordError(
+                f"{self._file.log_path} has {self._file.size} bytes, but its batches end at byte {end}"
+            )
         return places[-1].last_offset + 1 if places else self._file.base_offset
 
     def read(

@@ -105,12 +105,12 @@ def prepare(
     if from_client:
         view = memoryview(data)
         batch = _only_batch(view, topic_partition)
+        end = batch.end
+        if end < len(view):
+            data = view = view[:end]
         _check_client_batch(view, batch, topic_partition, config)
         newest = _check_records(view, batch, topic_partition, config, now_ms, max_decompressed)
         batches = [batch]
-        end = batch.end
-        if end < len(data):
-            data = view[:end]
     else:
         batches = _own_batches(data, topic_partition, config)
     buffer: bytearray | memoryview
@@ -161,7 +161,9 @@ def assign_offsets(
             batch = batch._replace(max_timestamp=append_time)
         else:
             _ASSIGNED.pack_into(buffer, batch.position, next_offset, batch.length, leader_epoch)
-        assigned.append(BatchInfo(batch.position, next_offset, batch.length, leader_epoch, *batch[_CRC_FIELDS:]))
+        assigned.append(
+            BatchInfo._make((batch.position, next_offset, batch.length, leader_epoch, *batch[_CRC_FIELDS:]))
+        )
         next_offset += batch.last_offset_delta + 1
     return assigned
 
@@ -221,7 +223,7 @@ def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: Top
         raise InvalidRecordError(f"{topic_partition}: clients are not allowed to write control records")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
         raise InvalidRecordError(
-            f"{topic_partition}: a batch of producer {batch.producer_id} has sequence {batch.base_sequence}"
+            f"{topic_partition}: a batch of producer {batch.producer_id} has a negative sequence, {batch.base_sequence}"
         )
     if attributes & LOG_APPEND_TIME:
         reason = "producers must not set the timestamp type LogAppendTime"
@@ -251,7 +253,7 @@ def _check_records(
     now_ms: int,
     max_decompressed: int,
 ) -> int | None:
-    """Check that every record of a client's batch is well-formed and may be appended.
+    """Check that every record of a client's batch, which fills ``view``, is well-formed and may be appended.
 
     Returns the newest timestamp; None when the package of the codec is missing and the records need not be read.
     """
@@ -263,18 +265,18 @@ def _check_records(
         else:
             topic, partition = topic_partition
             oldest, newest, keyless = survey_records(
-                view, HEADER_SIZE, batch.end, batch.record_count, batch.base_timestamp, topic, partition
+                view, HEADER_SIZE, len(view), batch.record_count, batch.base_timestamp, topic, partition
             )
-            untimely = not config.stamps_on_append and (
+            untimely = (
                 newest > now_ms + config.message_timestamp_after_max_ms
                 or (oldest != NO_TIMESTAMP and oldest < now_ms - config.message_timestamp_before_max_ms)
-            )
+            ) and not config.stamps_on_append
             if not untimely and not (keyless and config.compacts):
                 return newest
         found = survey_compressed(
             view,
             HEADER_SIZE,
-            batch.end,
+            len(view),
             codec,
             batch.record_count,
             batch.base_timestamp,

@@ -47,7 +47,7 @@ class EffectiveConfiguration:
         try:
             return LogConfig.of_topic(configs, base=base)
         except InvalidConfigurationError as error:
-            logger.warning("topic %s: %s", topic, error)
+            logger.warning("Topic %s: an invalid option is ignored: %s", topic, error)
             usable = {name: text for name, text in configs.items() if _parses(name, text)}
             return LogConfig.of_topic(usable, base=base)
 
@@ -75,7 +75,7 @@ def _with_dynamic(config: BrokerConfig, dynamic: Mapping[str, str]) -> BrokerCon
             try:
                 config = config.with_properties({name: text})
             except ConfigurationError as error:
-                logger.warning("dynamic configuration of the broker: %s", error)
+                logger.warning("Broker: an invalid option of its dynamic configuration is ignored: %s", error)
         return config
 
 

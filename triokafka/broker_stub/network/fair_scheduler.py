@@ -54,6 +54,7 @@ class FairScheduler:
     def _let_in(self) -> None:
         self._going -= 1
         if not self._going:
-            self._going = min(len(self._waiting), max(self._others, 1))
+            if self._waiting:
+                self._going = min(len(self._waiting), max(self._others, 1))
+                self._waiting.unpark(count=self._going)
             self._others = 0
-            self._waiting.unpark(count=self._going)

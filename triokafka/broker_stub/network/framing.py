@@ -171,11 +171,12 @@ class FrameReader:
 
     async def _read_small(self, size: int) -> bytearray:
         """Read a frame that fits into the buffer, of which a part is there."""
-        while (frame := self.take_body(size)) is None:
-            have = self._end - self._start
+        while (have := self._end - self._start) < size:
             self._stream.expect(size - have, at_once=_AT_ONCE)
             if not await self._fill():
                 raise ProtocolError(f"the peer closed after {have} of a frame's {size} bytes", offset=have)
+        frame = self.take_body(size)
+        assert frame is not None
         return frame
 
     async def _read_large(self, size: int, reserve: Reserve | None) -> bytearray | memoryview:
@@ -249,12 +250,13 @@ class FrameReader:
     def _make_room(self) -> None:
         """Move the remaining bytes, part of the next frame, to the start of the buffer or of a larger one."""
         buffer = self._buffer
-        rest = bytes(buffer[self._start : self._end])
-        if self._filled and len(buffer) < _LARGER_BUFFER_BYTES:
+        rest = self._end - self._start
+        left = buffer[self._start : self._end]
+        if self._filled and self.room < _LARGER_BUFFER_BYTES:
             buffer = self._buffer = memoryview(bytearray(_LARGER_BUFFER_BYTES))
             self.room = _LARGER_BUFFER_BYTES
-        buffer[: len(rest)] = rest
-        self._start, self._end = 0, len(rest)
+        buffer[:rest] = left
+        self._start, self._end = 0, rest
 
 
 def _looks_like(first: bytes) -> str:

@@ -13,6 +13,7 @@ import trio
 from triokafka.broker_stub.network.authentication import Authentication, NoAuthentication
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
+from triokafka.broker_stub.network.idle_connections import IdleConnections
 from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.limits import (
     ConnectingTooFastError,
@@ -98,7 +99,7 @@ class SocketServer:
         self._room = trio.lowlevel.ParkingLot()  # tasks that wait for a connection to end or for changed limits
         self._buffers = FrameBuffers()
         self._next_index = 0
-        self._clock_jumped = trio.Event()
+        self._idle = IdleConnections(self._connections, config.connections_max_idle_ms, world)
         self._stopping = False
         self._bad_requests = LimitedLog(
             processor_logger,
@@ -164,7 +165,7 @@ class SocketServer:
         try:
             async with trio.open_nursery() as nursery:
                 shared = shared._replace(start=nursery.start_soon)
-                nursery.start_soon(self._sweep_idle)
+                nursery.start_soon(self._idle.run)
                 nursery.start_soon(self._authentication.run)
                 nursery.start_soon(self._bad_requests.run)
                 nursery.start_soon(self._refusals.run)
@@ -208,8 +209,7 @@ class SocketServer:
 
     def clock_jumped(self) -> None:
         """Check for idle connections immediately, after the world's clock has jumped forward."""
-        self._clock_jumped.set()
-        self._clock_jumped = trio.Event()
+        self._idle.clock_jumped()
 
     def cut(self) -> int:
         """Close every connection immediately, keep listening, and return the number of connections."""
@@ -319,21 +319,6 @@ class SocketServer:
             self._freed = trio.Event()
             await trio.sleep(_RETURN_SECONDS)  # until then the requests have freed their memory
             await self._world.run_in_thread(self._world.release_free_memory)
-
-    async def _sweep_idle(self) -> None:
-        limit = self._config.connections_max_idle_ms / 1000
-        if limit <= 0:
-            return
-        while True:
-            now = self._world.now()
-            oldest = now
-            for connection in list(self._connections):
-                if now - connection.idle_since >= limit:
-                    connection.close(f"idle for {self._config.connections_max_idle_ms} ms")
-                elif connection.idle_since < oldest:
-                    oldest = connection.idle_since
-            with trio.move_on_after(max(oldest + limit - now, 0)):
-                await self._clock_jumped.wait()
 
 
 async def _close_later(stream: Stream, seconds: float) -> None:

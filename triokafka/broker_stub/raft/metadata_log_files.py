@@ -277,7 +277,7 @@ class MetadataLogFiles:
             for info in iter_batches(records, check_crc=True):
                 first = expected < 0 and info.base_offset <= offset < info.next_offset
                 if not (first or info.base_offset == expected):
-                    raise CorruptRecordError(f"a batch with offset {info.base_offset} is where another one should be")
+                    raise CorruptRecordError(f"a batch has offset {info.base_offset}, expected {max(offset, expected)}")
                 expected, end = info.next_offset, info.end
         except CorruptRecordError:
             if not end:

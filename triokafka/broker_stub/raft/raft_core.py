@@ -359,7 +359,7 @@ class RaftCore:
 
         If that fails, too, the node does nothing further until its next start.
         """
-        logger.error("Node %d: the metadata log could not be written: %s", self.config.node_id, error)
+        logger.error("Node %d: cannot write the metadata log, and resigns if it leads: %s", self.config.node_id, error)
         self._due_work.lead_again_at = now + (_PAUSE_AFTER_FAILURE if self.refusal is None else _PAUSE_AFTER_FULL_DISK)
         self._give_up_from(self.log.flushed_offset, error, now)
 

@@ -20,10 +20,10 @@ class AppendOutcome:
     last_offset: int = -1
     log_append_time_ms: int = -1
     log_start_offset: int = -1
+    flushing: bool = False
     error_message: str | None = None
     record_errors: Sequence[tuple[int, str]] = ()
     leader: tuple[int, int] | None = None
-    flushing: bool = False
 
     @property
     def required_offset(self) -> int:

@@ -180,7 +180,7 @@ class HostedPartitions:
 
 
 def _ignore(topic_partition: TopicPartition, offset: int) -> None:
-    """Tell nobody about a high watermark."""
+    """Drop the notice of a new high watermark."""
 
 
 def follower_key(replica_id: int) -> tuple[str, int]:

@@ -192,7 +192,8 @@ class Partition:
         if current_leader_epoch >= 0:
             self.require_epoch(current_leader_epoch)
         if not self.is_leader:
-            raise errors.NotLeaderForPartitionError(f"{self.topic_partition}: the leader is broker {self.leader_id}")
+            leader = f"broker {self.leader_id} leads" if self.leader_id >= 0 else "the partition has no leader now"
+            raise errors.NotLeaderForPartitionError(f"{self.topic_partition}: this broker does not lead: {leader}")
 
     def require_epoch(self, current_leader_epoch: int) -> None:
         """Check the leader epoch that a client sent (-1: none). Raises as `require_leader`."""

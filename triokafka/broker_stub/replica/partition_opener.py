@@ -88,7 +88,7 @@ class PartitionOpener:
             elsewhere = self.image.partition(topic, number)
             if elsewhere is not None:
                 raise errors.NotLeaderForPartitionError(
-                    f"{topic}-{number}: hosted by the brokers {elsewhere.replicas}, the leader is {elsewhere.leader}"
+                    f"{topic}-{number}: its replicas are on the brokers {list(elsewhere.replicas)}, not on this one"
                 )
             raise errors.UnknownTopicOrPartitionError(f"this broker has no partition {topic}-{number}")
         return found

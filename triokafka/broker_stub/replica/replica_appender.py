@@ -93,9 +93,8 @@ class ReplicaAppender:
         guard: VerificationGuard | None,
     ) -> AppendOutcome:
         data = batches.data if isinstance(batches, PrevalidatedBatch) else batches
-        partition = self._hosted.online.get(topic_partition)
         topic = topic_partition.topic
-        hosted_topic = None if partition is None else topic
+        hosted = partition = self._hosted.online.get(topic_partition)
         try:
             if topic in INTERNAL_TOPICS:
                 raise errors.InvalidTopicError(f"{topic} is internal: clients may not write to it")
@@ -109,7 +108,7 @@ class ReplicaAppender:
             self._hosted.append_failed(topic_partition, error)
             if isinstance(error, (errors.NotLeaderForPartitionError, errors.UnknownTopicOrPartitionError)):
                 self._early.note(topic_partition, data)
-            self._traffic.refused(hosted_topic, len(data), error_code=error.code)
+            self._traffic.refused(topic if hosted else None, len(data), error_code=error.code)
             log_start_offset = partition.log.log_start_offset if partition is not None else -1
             return AppendOutcome(
                 error_code=error.code,
@@ -120,16 +119,13 @@ class ReplicaAppender:
         except OSError as error:
             logger.error("%s: append failed: %s", topic_partition, error)
             self._hosted.append_failed(topic_partition, error)
-            self._traffic.refused(hosted_topic, len(data), error_code=errors.KafkaStorageError.code)
+            self._traffic.refused(topic if hosted else None, len(data), error_code=errors.KafkaStorageError.code)
             return AppendOutcome(error_code=errors.KafkaStorageError.code, error_message=f"the disk failed: {error}")
         self._traffic.appended(topic, len(data), info.last_offset - info.first_offset + 1)
         self._hosted.appended(partition)
+        flushing = required_acks == 1 and partition.log.settled_offset <= info.last_offset
         return AppendOutcome(
-            base_offset=info.first_offset,
-            last_offset=info.last_offset,
-            log_append_time_ms=info.log_append_time,
-            log_start_offset=info.log_start_offset,
-            flushing=required_acks == 1 and partition.log.settled_offset <= info.last_offset,
+            0, info.first_offset, info.last_offset, info.log_append_time, info.log_start_offset, flushing
         )
 
     def append_internal(

@@ -61,16 +61,16 @@ class RequestContext:
     now: float
     slot: Slot | None = None
     size: int = 0
-    throttle_ms: int = 0
+    received_at: float = 0.0
     parked_seconds: float = 0.0
     counts_waits: bool = False
-    received_at: float = 0.0
-    follower: bool = False
-    items: int = 0
+    token_authenticated: bool = False
     let_go: Callable[[], None] | None = None
     known: KnownRequest | None = None
-    token_authenticated: bool = False
     forwarded: bool = False
+    throttle_ms: int = 0
+    follower: bool = False
+    items: int = 0
 
     @property
     def version(self) -> int:

@@ -182,21 +182,21 @@ class Dispatcher:
                     repeated.learn(frame, header, request)
             except ProtocolError as error:
                 raise CloseConnectionError(f"not a Kafka request: {error}") from error
-        context = RequestContext(
-            header=header,
-            services=self.services,
-            principal=principal,
-            token_authenticated=token_authenticated,
-            listener=listener,
-            peer=peer,
-            now=now,
-            slot=slot,
-            size=len(frame),
-            received_at=now if received_at is None else received_at,
-            let_go=let_go,
-            known=known,
-            parked_seconds=waited,
-            counts_waits=handler.counts_waits,
+        context = RequestContext(  # by position: names would double the time
+            header,
+            self.services,
+            principal,
+            listener,
+            peer,
+            now,
+            slot,
+            len(frame),
+            now if received_at is None else received_at,
+            waited,
+            handler.counts_waits,
+            token_authenticated,
+            let_go,
+            known,
         )
         del frame  # only the request refers to its records now
         if handler.waits:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from triokafka.cli.acls.chosen import ChosenAcls
-from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.completion_values import group_names, topic_names
 from triokafka.cli.connection import AdminConnection, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
 from triokafka.security.acl import AclBinding, AclBindingFilter, AclPatternType, ResourceType

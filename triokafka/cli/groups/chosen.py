@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.completing import group_names
+from triokafka.cli.completion_values import group_names
 from triokafka.cli.reaching import raise_without_brokers
 
 if TYPE_CHECKING:

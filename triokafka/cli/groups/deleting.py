@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.completion_values import group_names, topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.counting import counted
 from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options

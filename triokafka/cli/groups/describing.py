@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, note
 from triokafka.cli.groups.lag import Found, GroupPosition, describe_all, named, positions_of, remarks

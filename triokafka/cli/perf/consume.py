@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.completing import group_names, topic_names
+from triokafka.cli.completion_values import group_names, topic_names
 from triokafka.cli.connection import bootstrap_option, given_profile, read_properties, setting, timeout_ms
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, ready_process

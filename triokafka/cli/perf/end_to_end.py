@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import bootstrap_option, client_options, read_properties, setting
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.load.quantiles import LatencySummary, summarize

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from triokafka.cli.app import describe
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import bootstrap_option, given_profile, read_properties, setting, timeout_ms
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import confirm, examples
 from triokafka.cli.topic_argument import TopicCommand

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.completing import topic_names
+from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.output import examples, output_options
 from triokafka.cli.topic_argument import TopicCommand

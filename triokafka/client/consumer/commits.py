@@ -97,7 +97,7 @@ class Committer:
         async with self._my_turn(deadline):
             await self._send(offsets, deadline, missing)
         if missing:
-            logger.info("commit: these partitions do not exist: %s", sorted(missing))
+            logger.info("Commit: left out the offsets of partitions that do not exist: %s", sorted(missing))
 
     @asynccontextmanager
     async def _my_turn(self, deadline: float) -> AsyncIterator[None]:
@@ -247,7 +247,9 @@ class Committer:
             async with self._my_turn(deadline):
                 await self._offsets.commit(offsets, identity, deadline=deadline)
         except KafkaError as error:
-            logger.warning("the last commit before leaving the group failed: %s", error)
+            logger.warning(
+                "The last commit before leaving the group failed; the next owners read records again: %s", error
+            )
 
     # ---------------------------------------------------------------- automatic commits
 
@@ -302,9 +304,13 @@ class Committer:
                 await self._send(offsets, self._world.now() + limit, missing)
                 self._failures.succeeded(what)
                 if missing:
-                    logger.info("auto-commit: these partitions do not exist: %s", sorted(missing))
+                    logger.info(
+                        "Auto-commit: left out the offsets of partitions that do not exist: %s", sorted(missing)
+                    )
             except KafkaError as error:
-                logger.warning("auto-commit of %d partitions failed: %s", len(offsets), error)
+                logger.warning(
+                    "Auto-commit of %d partitions failed; the next one includes them: %s", len(offsets), error
+                )
                 self._failures.failed(what, error, self._world.now(), quietly=True)
 
 
@@ -314,4 +320,4 @@ def _report(later: _Later, listeners: Iterable[OnCommit], error: KafkaError | No
         try:
             on_done(offsets, error)
         except Exception:
-            logger.exception("on_done of commit_nowait failed")
+            logger.exception("The callback on_done of commit_nowait raised an error")

@@ -226,7 +226,7 @@ class Engine:
         with trio.CancelScope(deadline=self.world.deadline(at)) as scope:
             yield
         if scope.cancelled_caught:
-            logger.warning("the close timeout of the consumer ended: %s", otherwise)
+            logger.warning("Consumer: close_timeout_ms ended: %s", otherwise)
 
     @property
     def membership(self) -> GroupMembership | None:
@@ -248,7 +248,7 @@ class Engine:
         return membership.identity if membership is not None and self.options.group_protocol == "consumer" else None
 
     def _fail(self, error: Exception) -> None:
-        logger.error("a background task of the consumer failed", exc_info=error)
+        logger.error("Consumer: a background task failed, and the consumer with it", exc_info=error)
         if self._failure is None:
             self._failure = error
         self.notify()

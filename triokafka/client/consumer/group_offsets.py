@@ -261,13 +261,13 @@ def check_commit(codes: Mapping[TopicPartition, int], group_id: str) -> None:
 def _read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata | None]:
     group = response.groups[0] if response.groups else response
     if group.error_code:
-        raise for_code(group.error_code)("committed offsets")
+        raise for_code(group.error_code)("fetching the committed offsets of the group failed")
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in group.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.name, answer.partition_index)
             if answer.error_code:
-                raise for_code(answer.error_code)(f"committed offset of {partition}")
+                raise for_code(answer.error_code)(f"fetching the committed offset of {partition} failed")
             found[partition] = (
                 OffsetAndMetadata(answer.committed_offset, answer.metadata or "", answer.committed_leader_epoch)
                 if answer.committed_offset >= 0

@@ -35,7 +35,7 @@ def intercept_records(interceptors: Sequence[Any], records: Records) -> Records:
         try:
             records = interceptor.on_consume(records)
         except Exception:
-            logger.exception("on_consume of %r failed", interceptor)
+            logger.exception("%r failed in on_consume; the records are returned as they were", interceptor)
     return records
 
 
@@ -45,4 +45,4 @@ def intercept_commit(interceptors: Sequence[Any], offsets: Mapping[TopicPartitio
         try:
             interceptor.on_commit(offsets)
         except Exception:
-            logger.exception("on_commit of %r failed", interceptor)
+            logger.exception("%r failed in on_commit", interceptor)

@@ -246,7 +246,11 @@ class PositionFinder:
                         f"{partition} at position {state.position}, and the log equals the records read up to {known}"
                     )
                 elif same is not None:
-                    logger.warning("%s was truncated below the position %d", partition, state.position)
+                    logger.warning(
+                        "%s: the log was truncated below the position %d; reading continues where it differs",
+                        partition,
+                        state.position,
+                    )
                     self._subscription.seek(partition, same.offset, same.leader_epoch)
                 else:
                     self._subscription.request_reset(partition, reset)

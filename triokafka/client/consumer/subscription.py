@@ -162,7 +162,9 @@ class SubscriptionState:
         if self.mode is Mode.TOPICS:
             foreign = sorted({partition.topic for partition in partitions}.difference(self._topics))
             if foreign:
-                raise IllegalStateError(f"the group assigned partitions of {foreign}, subscribed is {self._topics}")
+                raise IllegalStateError(
+                    f"the group assigned partitions of {foreign}, but this consumer subscribes to {self._topics}"
+                )
         self._replace(partitions, keep=keep)
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:

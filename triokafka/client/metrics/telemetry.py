@@ -165,9 +165,9 @@ class MetricsPusher:
                     logger.debug("pushing metrics failed: %s", error)
                     await trio.sleep(state.interval)
         except KafkaError as error:
-            logger.info("this client pushes no metrics: %s", error)
+            logger.info("Telemetry: this client pushes no metrics: %s", error)
         except Exception:
-            logger.exception("this client pushes no metrics")
+            logger.exception("Telemetry: this client pushes no metrics, because of an unexpected error")
         finally:
             self._running = False
 
@@ -186,7 +186,11 @@ class MetricsPusher:
                     continue  # the library of this codec is not installed
                 break
         if len(data) > state.max_bytes > 0:
-            logger.warning("metrics of %d bytes are larger than the broker's limit %d", len(data), state.max_bytes)
+            logger.warning(
+                "Telemetry: metrics of %d bytes are not pushed: the broker accepts %d (telemetry.max.bytes)",
+                len(data),
+                state.max_bytes,
+            )
             data, codec = b"", 0
         response = await self._network.send_to_least_loaded(
             PushTelemetryRequest(

@@ -283,7 +283,7 @@ class Producer:
             return
         # The caller gets the error; the traceback of a refused login would only show this client's tasks.
         traceback = None if isinstance(error, AuthenticationError) else error
-        logger.error("the producer failed: %s", error, exc_info=traceback)
+        logger.error("Producer: failed for good; create a new one: %s", error, exc_info=traceback)
         self._failure = error
         self._forget_topics()
         if self._transactions is not None:

@@ -318,7 +318,9 @@ class Sender:
                 except UnsupportedVersionError as unsupported:
                     if self._idempotence_required:
                         raise
-                    logger.warning("idempotence is off: %s", unsupported)
+                    logger.warning(
+                        "Producer: idempotence is off, because the broker does not support it: %s", unsupported
+                    )
                     self._batches.disable_idempotence()
                     return
                 except KafkaError as failure:

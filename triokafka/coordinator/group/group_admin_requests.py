@@ -59,10 +59,8 @@ class GroupAdminRequests:
         for group_id in request.group_ids:
             if replies and not len(replies) % _GROUPS_AT_ONCE:
                 await checkpoint()
-            reply: Reply[DescribedConsumerGroup] = Reply()
             try:
-                self._shards.begin(group_id, partial(consumer_groups.describe, group_id=group_id, reply=reply))
-                replies.append(reply)
+                replies.append(self._describe_consumer_group(group_id))
             except KafkaError as error:
                 replies.append(_not_described(group_id, error))
         response = ConsumerGroupDescribeResponse()
@@ -76,6 +74,11 @@ class GroupAdminRequests:
             if not len(response.groups) % _GROUPS_AT_ONCE:
                 await checkpoint()
         return response
+
+    def _describe_consumer_group(self, group_id: str) -> Reply[DescribedConsumerGroup]:
+        reply: Reply[DescribedConsumerGroup] = Reply()
+        self._shards.begin(group_id, lambda shard, effects: consumer_groups.describe(shard, group_id, reply, effects))
+        return reply
 
     async def list_groups(self, request: ListGroupsRequest) -> ListGroupsResponse:
         """Handle ListGroups for the shards of this broker. While a shard is loading, the list is partial and the

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings, no_settings
 from triokafka.coordinator.group.group_admin_requests import GroupAdminRequests
@@ -81,7 +80,7 @@ class GroupCoordinator:
             NotCoordinatorError: this broker does not coordinate the group.
             CoordinatorLoadInProgressError: the group's partition is still loading.
         """
-        self._shards.begin(group_id, partial(end_session, group_id=group_id, member_id=member_id))
+        self._shards.begin(group_id, lambda shard, effects: end_session(shard, group_id, member_id, effects))
         self.runtime.fire_due()
 
     def group_positions(self) -> Iterator[GroupPositions]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings
 from triokafka.coordinator.group.coordinator_type import group_coordinator_type
@@ -23,11 +23,8 @@ T = TypeVar("T")
 _LONGEST_MESSAGE: Final = 1_000
 
 
-class GroupOperation(Protocol):
-    """A request's change to the shard of its group."""
-
-    def __call__(self, *, shard: GroupShard, effects: GroupEffects) -> None:
-        """Run the operation on ``shard``, without waiting."""
+GroupOperation: TypeAlias = Callable[[GroupShard, GroupEffects], None]
+"""A request's change to the shard of its group. It does not wait."""
 
 
 class GroupShards:
@@ -64,8 +61,7 @@ class GroupShards:
         """Run an operation on the shard of the group. The operation's reply arrives later. Raises like
         `CoordinatorRuntime.write`.
         """
-        partition = self.runtime.partition_for(group_id)
-        self.runtime.write(partition, lambda shard, effects: operation(shard=shard, effects=effects))
+        self.runtime.write(self.runtime.partition_for(group_id), operation)
 
     def ask(self, group_id: str, operation: GroupOperation, reply: Reply[T]) -> Awaitable[T]:
         """Run an operation as `begin` does, and return a coroutine that waits for its reply (`answer_to`)."""

@@ -6,7 +6,6 @@ error response.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from triokafka.coordinator.classic_group.join import Joiner
@@ -57,7 +56,9 @@ class MembershipRequests:
                 )
             joiner = Joiner.of(request, version=version, client_id=client_id, client_host=client_host)
             reply: Reply[JoinGroupResponse] = Reply()
-            return await self._shards.ask(request.group_id, partial(operations.join, joiner=joiner, reply=reply), reply)
+            return await self._shards.ask(
+                request.group_id, lambda shard, effects: operations.join(shard, joiner, reply, effects), reply
+            )
         except KafkaError as error:
             return JoinGroupResponse(error_code=group_append_error(error), member_id=request.member_id)
 
@@ -71,7 +72,7 @@ class MembershipRequests:
                 raise InconsistentGroupProtocolError("SyncGroup v5 and later must name protocol_type and protocol_name")
             reply: Reply[SyncGroupResponse] = Reply()
             return await self._shards.ask(
-                request.group_id, partial(operations.sync, request=request, reply=reply), reply
+                request.group_id, lambda shard, effects: operations.sync(shard, request, reply, effects), reply
             )
         except CoordinatorLoadInProgressError:
             # The rebalance was soft state and is lost. The member only needs to rejoin, on this broker.
@@ -85,8 +86,9 @@ class MembershipRequests:
         try:
             check_group_id(request.group_id)
             reply: Reply[HeartbeatResponse] = Reply()
-            operation = partial(operations.heartbeat, request=request, reply=reply)
-            return await self._shards.ask(request.group_id, operation, reply)
+            return await self._shards.ask(
+                request.group_id, lambda shard, effects: operations.heartbeat(shard, request, reply, effects), reply
+            )
         except CoordinatorLoadInProgressError:
             return HeartbeatResponse()
         except KafkaError as error:
@@ -99,8 +101,11 @@ class MembershipRequests:
         try:
             check_group_id(request.group_id)
             reply: Reply[list[MemberResponse]] = Reply()
-            operation = partial(operations.leave, group_id=request.group_id, leavers=leavers, reply=reply)
-            members = await self._shards.ask(request.group_id, operation, reply)
+            members = await self._shards.ask(
+                request.group_id,
+                lambda shard, effects: operations.leave(shard, request.group_id, leavers, reply, effects),
+                reply,
+            )
         except KafkaError as error:
             return LeaveGroupResponse(error_code=coordinator_error(error))
         if batched:
@@ -122,18 +127,19 @@ class MembershipRequests:
             reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
             if heartbeats.leaves(request):
                 return await self._shards.ask(
-                    request.group_id, partial(consumer_groups.leave, request=request, reply=reply), reply
+                    request.group_id,
+                    lambda shard, effects: consumer_groups.leave(shard, request, reply, effects),
+                    reply,
                 )
             member_id = request.member_id or str(self._shards.world.uuid())
             beat = heartbeats.Beat.of(request, member_id=member_id, client_id=client_id, client_host=client_host)
-            operation = partial(
-                consumer_groups.heartbeat,
-                group_id=request.group_id,
-                beat=beat,
-                reply=reply,
-                may_describe=may_describe,
+            return await self._shards.ask(
+                request.group_id,
+                lambda shard, effects: consumer_groups.heartbeat(
+                    shard, request.group_id, beat, reply, effects, may_describe
+                ),
+                reply,
             )
-            return await self._shards.ask(request.group_id, operation, reply)
         except KafkaError as error:
             code = coordinator_error(error)
             message = client_message(error) if code == getattr(error, "code", None) else None

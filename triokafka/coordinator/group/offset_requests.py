@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final
 
 from triokafka.coordinator.group.append_errors import coordinator_error, offsets_append_error
@@ -64,17 +63,13 @@ async def store_offsets(
     if shards.topics.version != topics_at:
         commits.leave_out_deleted(prepared, version, shards.topics)
     reply: Reply[OffsetCommitResponse] = Reply()
-    operation = partial(
-        commits.commit,
-        request=request,
-        known=known,
-        prepared=prepared,
-        response=response,
-        reply=reply,
-        version=version,
-        producer=producer,
+    return await shards.ask(
+        request.group_id,
+        lambda shard, effects: commits.commit(
+            shard, request, known, prepared, response, reply, version=version, effects=effects, producer=producer
+        ),
+        reply,
     )
-    return await shards.ask(request.group_id, operation, reply)
 
 
 class OffsetRequests:
@@ -167,9 +162,10 @@ class OffsetRequests:
         try:
             check_group_id(request.group_id)
             reply: Reply[OffsetDeleteResponse] = Reply()
-            operation = partial(
-                deletes.delete_offsets, request=request, reply=reply, topics=self._topics, may_read=may_read
+            return await self._shards.ask(
+                request.group_id,
+                lambda shard, effects: deletes.delete_offsets(shard, request, reply, self._topics, effects, may_read),
+                reply,
             )
-            return await self._shards.ask(request.group_id, operation, reply)
         except KafkaError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))

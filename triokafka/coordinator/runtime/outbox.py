@@ -29,10 +29,11 @@ class Outbox:
     def give(self, answers: Sequence[tuple[Reply[Any], Any]]) -> None:
         """Release the first `AT_ONCE` answers now and queue the rest for `give_more`. New answers may overtake queued
         ones."""
-        for reply, value in answers[:AT_ONCE]:
-            _release(reply, value)
         if len(answers) > AT_ONCE:
             self._left.extend(answers[AT_ONCE:])
+            answers = answers[:AT_ONCE]
+        for reply, value in answers:
+            _release(reply, value)
 
     def give_more(self) -> None:
         """Release the next `AT_ONCE` answers."""

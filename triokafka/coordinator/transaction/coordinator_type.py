@@ -7,7 +7,7 @@ from uuid import UUID
 
 from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.timer_queue import TimerKey
-from triokafka.coordinator.transaction import ending, expiry
+from triokafka.coordinator.transaction import ending, expiry, timeouts
 from triokafka.coordinator.transaction.completions import Completions
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.partitions import resume_waiting
@@ -40,7 +40,7 @@ def transaction_coordinator_type(
 def timer_fired(shard: TransactionShard, key: TimerKey, effects: TransactionEffects) -> None:
     """Handle an expired timer: the scan for timeouts, a waiting request, or a repeated completion."""
     if key == TIMEOUTS:
-        ending.abort_timed_out(shard, effects)
+        timeouts.abort_timed_out(shard, effects)
     elif key.kind == WAIT:
         resume_waiting(shard, key.entity_id, effects)
     elif key.kind == COMPLETE:

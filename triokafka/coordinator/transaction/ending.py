@@ -1,4 +1,4 @@
-"""EndTxn, and the ends that the coordinator decides itself: fencing and timeouts.
+"""EndTxn, the fencing of a producer, and the completion of a decided transaction.
 
 The rules are Kafka's. Under transaction version 2 every end bumps the epoch, so that a late request of an ended
 transaction cannot touch the next one (KIP-890). A retry of an ended transaction therefore has the epoch before the
@@ -49,7 +49,6 @@ from triokafka.errors import (
 
 UNCHANGED = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 """The answer to EndTxn before version 5: the producer keeps its id and epoch."""
-_ABORTS_AT_ONCE = 100
 _RETRY_SECONDS = 0.1
 
 
@@ -195,54 +194,6 @@ def _next_producer_id(current: TransactionMetadata, new_producer_id: int | None)
     if new_producer_id is None:
         raise ProducerIdNeeded
     return new_producer_id
-
-
-def abort_timed_out(shard: TransactionShard, effects: TransactionEffects) -> None:
-    """Abort the transactions that have been open for longer than their timeout, `_ABORTS_AT_ONCE` per call.
-
-    Those that need a new producer id are left to `abort_with_new_id`, for which this asks.
-    """
-    aborted = 0
-    for transactional_id in list(shard.ongoing):
-        try:
-            aborted += _abort_if_timed_out(shard, transactional_id, new_producer_id=None, effects=effects)
-        except ProducerIdNeeded:
-            shard.needs_producer_id(shard.partition, transactional_id)
-        if aborted >= _ABORTS_AT_ONCE:
-            break
-    continues = aborted >= _ABORTS_AT_ONCE
-    effects.on_appended = lambda later: shard.schedule_timeouts(later, continues=continues)
-    effects.on_failed = lambda error, later: shard.schedule_timeouts(later)
-    if not effects.records:
-        shard.schedule_timeouts(effects)
-
-
-def abort_with_new_id(
-    shard: TransactionShard, transactional_id: str, *, new_producer_id: int, effects: TransactionEffects
-) -> None:
-    """Abort a transaction that is still open after its timeout and has used up the epochs of its producer id."""
-    _abort_if_timed_out(shard, transactional_id, new_producer_id=new_producer_id, effects=effects)
-
-
-def _abort_if_timed_out(
-    shard: TransactionShard, transactional_id: str, *, new_producer_id: int | None, effects: TransactionEffects
-) -> bool:
-    """Return whether the transaction was open for too long and is now aborted. Raises as `fence`."""
-    now_ms = effects.at.wall_ms
-    current = shard.transactions.get(transactional_id)
-    if (
-        current is None
-        or current.state is not TransactionState.ONGOING
-        or now_ms - current.start_ms <= current.timeout_ms
-        or not shard.is_settled(transactional_id)
-    ):
-        return False
-    fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)
-    effects.note(
-        f"transactional id {transactional_id!r}: aborting its transaction, open for {now_ms - current.start_ms} ms,"
-        f" longer than its timeout of {current.timeout_ms} ms"
-    )
-    return True
 
 
 def complete(

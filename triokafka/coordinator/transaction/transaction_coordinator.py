@@ -11,7 +11,7 @@ from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to, run_steps, run_together
-from triokafka.coordinator.transaction import ending, initialization, partitions
+from triokafka.coordinator.transaction import ending, initialization, partitions, timeouts
 from triokafka.coordinator.transaction.completions import Completion, Completions
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
@@ -103,7 +103,7 @@ class TransactionCoordinator:
                 partition, transactional_id = next(iter(self._exhausted))
                 try:
                     operation = partial(
-                        ending.abort_with_new_id,
+                        timeouts.abort_with_new_id,
                         transactional_id=transactional_id,
                         new_producer_id=await self._new_producer_id(),
                     )

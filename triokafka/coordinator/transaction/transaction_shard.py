@@ -50,7 +50,7 @@ class TransactionShard:
         completions: takes over decided transactions.
         transaction_version: the finalized level of ``transaction.version``.
         needs_producer_id: called with the partition and a transactional id whose transaction can end only with a new
-            producer id; see `ending.abort_with_new_id`.
+            producer id; see `timeouts.abort_with_new_id`.
     """
 
     partition: int

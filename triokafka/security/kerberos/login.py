@@ -123,7 +123,7 @@ class KerberosLogin:
 def failure_of(error: Any, what: str) -> SaslAuthenticationFailedError:
     """Return the error for ``what`` and an error of the library.
 
-    It is `CredentialsUnavailableError` if there are no valid tickets now, and nobody has refused the principal.
+    It is `CredentialsUnavailableError` if there are no valid tickets now, and no KDC has refused the principal.
     """
     exceptions = gssapi_library().exceptions
     lacking = isinstance(error, (exceptions.ExpiredCredentialsError, exceptions.MissingCredentialsError))

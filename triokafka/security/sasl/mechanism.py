@@ -20,7 +20,7 @@ SUPPORTED: Final = (*MECHANISMS, GSSAPI)
 class CredentialsUnavailableError(SaslAuthenticationFailedError):
     """The client has no valid credentials now: a token provider, a file or a KDC does not supply them.
 
-    Nobody has refused any. A client that has logged in before tries again.
+    No broker has refused credentials. A client that has logged in before tries again.
     """
 
     message = SaslAuthenticationFailedError.message

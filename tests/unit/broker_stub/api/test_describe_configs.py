@@ -27,6 +27,8 @@ CONFIG = BrokerConfig.from_properties(
         "rsm.config.s3.secret.access.key": "hunter2",
         "metric.reporters": "none",
         "listeners": "PLAINTEXT://127.0.0.1:0",
+        "broker.id": "1",
+        "min.insync.replicas": "1",
     }
 )
 IMAGE = cluster(
@@ -149,6 +151,14 @@ def test_broker_shows_its_options_with_their_sources() -> None:
     assert entry(shown, "metric.reporters").value == "none"
     names = [config.name for config in shown.configs]
     assert names == sorted(names) and len(set(names)) == len(names)
+
+
+def test_option_in_the_file_is_static_although_it_has_the_default_value() -> None:
+    result = described(BROKER, "1", "node.id", "min.insync.replicas", "num.partitions", synonyms=True)
+    assert entry(result, "node.id").config_source == 4
+    assert [(s.value, s.source) for s in entry(result, "min.insync.replicas").synonyms] == [("1", 4), ("1", 5)]
+    assert entry(result, "num.partitions").config_source == 5
+    assert entry(described(TOPIC, "u", "min.insync.replicas"), "min.insync.replicas").config_source == 4
 
 
 def test_secrets_are_never_shown() -> None:

@@ -97,7 +97,7 @@ def test_names_that_kafka_had_before_are_skipped_with_one_warning(caplog: pytest
         )
     assert config.num_partitions == 2 and config.unused is None
     (line,) = lines(caplog, "triokafka.broker_stub.config")
-    assert "removed in Kafka 4.0: log.message.format.version, zookeeper.connect" in line
+    assert "removed in Kafka 4.0, and have no effect: log.message.format.version, zookeeper.connect" in line
 
 
 def test_file_that_comes_with_kafka_is_read(caplog: pytest.LogCaptureFixture) -> None:

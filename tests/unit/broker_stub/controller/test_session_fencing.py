@@ -62,7 +62,7 @@ async def test_failed_change_is_repeated_after_a_second(
     assert await fence(queue) == pytest.approx(TIMEOUT + failures, abs=0.1)
     assert len(queue.attempts) == failures + 1
     assert sum(record.levelno == logging.ERROR for record in caplog.records) == failures
-    assert "broker 7 could not be fenced: the disk is full" in caplog.text
+    assert "cannot fence broker 7; trying again: the disk is full" in caplog.text
 
 
 async def test_change_of_the_controller_is_no_error(

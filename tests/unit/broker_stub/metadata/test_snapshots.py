@@ -30,7 +30,7 @@ from tests.unit.broker_stub.clusters import (
 )
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.repair import repair_metadata
+from triokafka.broker_stub.controller.metadata_log_repair import repair_metadata
 from triokafka.broker_stub.log.damage import DamagedLogError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataImage

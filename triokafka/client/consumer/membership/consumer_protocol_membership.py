@@ -153,23 +153,23 @@ class ConsumerProtocolMembership:
         sent_at = self._world.now()
         heartbeat = member.heartbeat(sent_at)
         try:
-            trouble = await self._exchange(heartbeat)
+            failure = await self._exchange(heartbeat)
         except KafkaError as error:
-            trouble = error
+            failure = error
             self._status.error = error
             self._failures.succeeded(what)
         else:
-            if trouble is not None:
-                logger.info("group %r: %s", self._status.group_id, trouble)
-                self._failures.failed(what, trouble, self._world.now())
+            if failure is not None:
+                logger.info("group %r: %s", self._status.group_id, failure)
+                self._failures.failed(what, failure, self._world.now())
             else:
                 self._failures.succeeded(self._status.join_activity)
                 self._failures.succeeded(self._status.heartbeat_activity)
-        self._status.note_heartbeat(sent_at, trouble)
+        self._status.note_heartbeat(sent_at, failure)
         if member.state is MemberState.LOST:
             # Not a lasting failure: the member rejoins when the user asks for records, however late.
             self._failures.succeeded(self._status.heartbeat_activity)
-        if trouble is not None or (member.state, member.target) != before:
+        if failure is not None or (member.state, member.target) != before:
             self._status.on_change()
 
     async def _exchange(self, heartbeat: Heartbeat) -> KafkaError | None:
@@ -197,10 +197,10 @@ class ConsumerProtocolMembership:
         else:
             self._unanswered = 0
             answered_at, chance = self._world.now(), self._world.random.random()
-            trouble = member.answered(response, heartbeat.sent_as, now=answered_at, chance=chance)
-            if isinstance(trouble, (NotCoordinatorError, CoordinatorNotAvailableError)):
+            refusal = member.answered(response, heartbeat.sent_as, now=answered_at, chance=chance)
+            if isinstance(refusal, (NotCoordinatorError, CoordinatorNotAvailableError)):
                 self._network.forget_coordinator(self._status.group_id)
-            return trouble
+            return refusal
         self._network.forget_coordinator(self._status.group_id)
         self._network.request_metadata_update()
         member.unanswered(self._world.now(), self._world.random.random())

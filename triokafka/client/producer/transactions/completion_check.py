@@ -61,7 +61,7 @@ class CompletionCheck:
         self.pending = self._checks > 0
 
     def finished(self, *, in_vain: bool) -> None:
-        """Note the end of the check. ``in_vain``: the transaction was complete at the first check, or nobody said."""
+        """Note the end of the check. ``in_vain``: the transaction was complete at first, or no broker answered."""
         self.pending = False
         self._judged = True
         self._checks = self._checks - 1 if in_vain else _IN_VAIN

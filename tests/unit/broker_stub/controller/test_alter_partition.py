@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller.in_sync import alter_partition
+from triokafka.broker_stub.controller.alter_partition import alter_partition
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.protocol.api.alter_partition import (

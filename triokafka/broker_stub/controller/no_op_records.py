@@ -18,7 +18,7 @@ from triokafka.protocol.stored.cluster_metadata import NoOpRecord
 logger = logging.getLogger(__name__)
 
 
-class IdleRecords:
+class NoOpRecords:
     """Appends a NoOpRecord when nothing was appended for ``metadata.max.idle.interval.ms``.
 
     A node without any other voter or broker writes none: no node would read it.
@@ -54,7 +54,7 @@ class IdleRecords:
                 try:
                     await self._queue.submit("Idle", lambda image: Outcome([NoOpRecord()], None))
                 except KafkaError as error:
-                    logger.debug("the record of an idle controller was not appended: %s", error)
+                    logger.debug("Controller: the no-op record of an idle metadata log was not appended: %s", error)
             elif not self._has_followers():
                 self._needed = trio.Event()
             seen = self._metadata.raft.end_offset
