@@ -1,7 +1,7 @@
 """Free memory that is taken for the time of a measurement, so that the page cache has to use its own again.
 
 A virtual machine gets a page of memory from its host when it first uses it. That takes longer than to copy a page, and
-depends on the programs that ran before. On a machine that has been up for a while, the page cache has all of the memory.
+depends on what ran before. On a machine that has been up for a while, the page cache has all of the memory.
 """
 
 from __future__ import annotations
