@@ -1,6 +1,7 @@
 """``triokafka topics``: list, create, describe, alter and delete topics.
 
-One module per kind of command: `listing`, `describing`, `changing`, `deleting`. `chosen` resolves the selected topics.
+One module per kind of command: `listing`, `creating`, `describing`, `altering`, `deleting`. `chosen` resolves
+the selected topics.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import click
 
 from triokafka.cli.output import CommandGroup
-from triokafka.cli.topics.changing import alter, create
+from triokafka.cli.topics.altering import alter
+from triokafka.cli.topics.creating import create
 from triokafka.cli.topics.deleting import delete
 from triokafka.cli.topics.describing import describe
 from triokafka.cli.topics.listing import list_topics
