@@ -48,13 +48,11 @@ class _OsFile(File):
         fd = self._open.fd
         total = 0
         for buffer in buffers:
-            rest = memoryview(buffer).cast("B")
-            while (left := len(rest)) > 0:
-                written = os.pwrite(fd, rest, offset + total)
-                total += written
-                if written == left:
-                    break
-                rest = rest[written:]
+            size = len(buffer)
+            written = os.pwrite(fd, buffer, offset + total) if size else 0
+            while written < size:
+                written += os.pwrite(fd, memoryview(buffer)[written:], offset + total + written)
+            total += size
         return total
 
     def view(self, offset: int, size: int) -> memoryview | bytes:

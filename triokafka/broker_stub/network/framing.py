@@ -19,7 +19,8 @@ from triokafka.world.process_memory import untouched_memory
 BUFFER_BYTES: Final = 4096
 """Size of a new connection's buffer. Frames that fit into it need no other memory while they arrive."""
 _LARGER_BUFFER_BYTES: Final = 17_408
-"""Its size once the peer has filled it: a Produce request with one batch of the default ``batch.size`` fits in."""
+"""Its size once the peer has filled it with frames that this holds: a Produce request with one batch of the default
+``batch.size`` fits in."""
 _PREFIX: Final = Struct(">i")
 _PREFIX_BYTES: Final = _PREFIX.size
 _PRODUCE: Final = b"\0\0"  # API key at the start of a frame
@@ -182,6 +183,8 @@ class FrameReader:
     async def _read_large(self, size: int, reserve: Reserve | None) -> bytearray | memoryview:
         """Read a frame larger than the buffer into a separate buffer, which grows as bytes arrive."""
         first = self._buffer[self._start : self._end]
+        if size > _LARGER_BUFFER_BYTES:
+            self._filled = False  # a larger buffer would not hold the frame either, and its start is copied
         buffers = self._buffers
         pooled = buffers is not None and buffers.keeps(size) and bytes(first[:2]) == _PRODUCE
         if size > _MAPPED_BYTES and not pooled:
