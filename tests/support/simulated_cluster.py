@@ -234,22 +234,33 @@ class SimulatedCluster:
                 await trio.sleep(0.1)
 
     async def wait_in_sync(self, topics: Mapping[str, int], *, within: float = 60.0) -> None:
-        """Wait until every replica of the topics is in sync. Raises AssertionError after ``within`` seconds."""
+        """Wait until every replica of the topics is in sync. Raises AssertionError after ``within`` seconds.
+
+        All nodes with replicas must serve, and know it: until a process that died is fenced, its replicas count as in
+        sync although they fetch nothing.
+        """
         state: object = None
         with trio.move_on_after(within):
-            async with self.admin() as admin:
-                while True:
-                    try:
-                        found = await admin.describe_topics(list(topics))
-                        partitions = [one for name in topics for one in found[name].partitions]
-                    except KafkaError as error:
-                        state = error
-                    else:
-                        if all(one.leader and set(one.isr) == set(one.replicas) for one in partitions):
-                            return
-                        state = [(one.partition, one.leader, one.isr) for one in partitions]
-                    await trio.sleep(0.2)
+            while True:
+                state = self._out_of_sync(topics)
+                if not state:
+                    return
+                await trio.sleep(0.2)
         raise AssertionError(f"not in sync within {within:.0f} s: {state}")
+
+    def _out_of_sync(self, topics: Mapping[str, int]) -> list[str]:
+        """Return what keeps replicas of the topics from being in sync."""
+        found: list[str] = []
+        for node in self.nodes:
+            if node.node is None:
+                found += [f"{node.name} does not serve"] if node.is_broker else []
+                continue
+            for name, count in topics.items():
+                for number in range(count):
+                    one = node.image.partition(name, number)
+                    if one is None or one.leader < 0 or set(one.isr) != set(one.replicas):
+                        found.append(f"{node.name}: {name}-{number} {one}")
+        return found
 
     async def retry(self, call: Callable[[], Awaitable[object]], *, within: float = 60.0) -> None:
         with trio.fail_after(within):
