@@ -26,7 +26,21 @@ R = TypeVar("R")
 logger = logging.getLogger(__name__)
 
 _SECONDS_TO_END: Final = 1.0
+_SECONDS_TO_NOTICE: Final = 1.0
 _END: Final = object()
+
+
+def take(items: queue.SimpleQueue[T]) -> T:
+    """Take the next item of a queue, and wait for it.
+
+    A signal that arrives just before the thread falls asleep does not wake it. So the thread wakes once a second, when
+    Python runs the signal's handler.
+    """
+    while True:
+        try:
+            return items.get(timeout=_SECONDS_TO_NOTICE)
+        except queue.Empty:
+            continue
 
 
 class LoopThread:
@@ -116,11 +130,11 @@ class LoopThread:
         try:
             if not self.soon(begin):
                 raise IllegalStateError("the loop has ended: the interpreter is shutting down")
-            answered.get()
+            take(answered)
         except BaseException:
             if self.soon(give_up):
                 while not answer:
-                    answered.get()
+                    take(answered)
             raise
         value, error = answer[0]
         if error is not None:
@@ -161,7 +175,7 @@ class LoopThread:
             raise IllegalStateError("the loop that reads has ended")
         try:
             while True:
-                item = handed.get()
+                item = take(handed)
                 if item is _END:
                     return
                 if isinstance(item, Exception):
@@ -211,10 +225,10 @@ class LoopThread:
                     break
         except BaseException:
             self.soon(scope.cancel)
-            outcome.get()
+            take(outcome)
             raise
         self.soon(send.close)
-        result, failure = outcome.get()
+        result, failure = take(outcome)
         if failure is not None:
             raise failure
         return result  # type: ignore[return-value] # there is one where nothing failed

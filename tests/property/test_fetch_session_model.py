@@ -14,15 +14,9 @@ from hypothesis import strategies as st
 
 from triokafka import errors
 from triokafka.broker_stub.replica.read_result import ReadOutcome
-from triokafka.network.fetch_sessions.fetch_session_cache import (
-    FINAL_EPOCH,
-    INITIAL_EPOCH,
-    Answered,
-    FetchContext,
-    FetchSessionCache,
-    PartitionKey,
-    WantedPartition,
-)
+from triokafka.network.fetch_sessions.fetch_context import Answered, FetchContext
+from triokafka.network.fetch_sessions.fetch_session import PartitionKey, WantedPartition
+from triokafka.network.fetch_sessions.fetch_session_cache import FINAL_EPOCH, INITIAL_EPOCH, FetchSessionCache
 from triokafka.world.system import RealWorld
 
 PARTITIONS = [("t", number) for number in range(5)]

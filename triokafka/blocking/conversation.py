@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from triokafka.errors import ClosedError, IllegalStateError
-from triokafka.loop_thread import LoopThread
+from triokafka.loop_thread import LoopThread, take
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class Conversation:
                         )
                     sent = True
                 while len(replies) <= seen:
-                    question.replied.get()
+                    take(question.replied)
                 kind, first, second = replies[seen]
                 seen += 1
                 if kind == "run":

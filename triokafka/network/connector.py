@@ -25,6 +25,8 @@ from triokafka.network.known_brokers import KnownBrokers
 from triokafka.world import World
 
 _CLOCK_STEP: Final = 0.001  # a wait must not end a rounding error early
+_PATIENCE: Final = 1.0
+"""Seconds that a connection attempt to one broker may take before another broker is tried beside it."""
 
 
 class Connector:
@@ -123,7 +125,9 @@ class Connector:
         )
 
     async def connection_to_any(self, limit: float, *, checked: bool = False) -> tuple[BrokerChannel, Connection]:
-        """Like `connection_to`, for the least loaded broker; if one is unreachable, try the next.
+        """Like `connection_to`, for the least loaded broker; if one is unreachable, or slow to connect, try the next.
+
+        An attempt that is slow goes on beside the next one.
 
         Raises `KafkaConnectionError`, with every address tried, if there is none within ``limit``.
         """
@@ -138,7 +142,7 @@ class Connector:
                 await trio.sleep(min(self._brokers.shortest_delay(), left) + _CLOCK_STEP)
                 continue
             try:
-                return await self.connection_to(node_id, "", left, checked=checked)
+                return await self.connection_to(node_id, "", min(left, _PATIENCE), checked=checked)
             except (KafkaConnectionError, NodeNotReadyError):
                 continue
 

@@ -7,6 +7,7 @@ of Metadata and FindCoordinator.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self, TypeVar
 
@@ -21,7 +22,7 @@ from triokafka.errors import (
     raisable_copy,
 )
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.network.broker_channel import BrokerChannel
+from triokafka.network.broker_channel import BrokerChannel, ChannelState
 from triokafka.network.broker_status import BrokerStatus, take_statuses
 from triokafka.network.cluster import Cluster
 from triokafka.network.config import NetworkConfig
@@ -308,6 +309,7 @@ class NetworkClient:
         *,
         api: type[Request[R]] | None = None,
         timeout_ms: float | None = None,
+        connect_timeout_ms: float = math.inf,
         min_version: int | None = None,
         max_version: int | None = None,
         purpose: str = "",
@@ -315,9 +317,9 @@ class NetworkClient:
         """Send a request to one broker and return its response.
 
         Waits for the connection, for the broker's throttling and for a slot among the requests in flight, at most
-        ``timeout_ms`` (default ``request_timeout_ms``); then for the response, at most the same time again. ``request``
-        may be a function of the version; then ``api`` is the request's class. After cancelling, a late response is
-        dropped, and the broker may have executed the request.
+        ``timeout_ms`` (default ``request_timeout_ms``), and without a connection at most ``connect_timeout_ms``; then
+        for the response, at most ``timeout_ms`` again. ``request`` may be a function of the version; then ``api`` is
+        the request's class. After cancelling, a late response is dropped, and the broker may have executed the request.
 
         Raises:
             KafkaConnectionError: no connection could be made (the message names every address tried), or it ended
@@ -330,7 +332,10 @@ class NetworkClient:
         request_type = request_type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         checked = needs_checked_connection(request_type)
-        channel, connection = await self._connector.connection_to(node_id, purpose, limit, checked=checked)
+        known = self._brokers.known_channel(node_id, purpose)
+        is_connected = known is not None and known.state is ChannelState.READY
+        patience = limit if is_connected else min(limit, connect_timeout_ms / 1000)
+        channel, connection = await self._connector.connection_to(node_id, purpose, patience, checked=checked)
         bounds = (min_version, max_version)
         return await self._exchange(channel, connection, request, request_type, bounds, limit)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import threading
@@ -60,6 +61,20 @@ def test_an_exception_in_the_waiting_thread_cancels_the_work() -> None:
     with pytest.raises(KeyboardInterrupt):
         loop_thread().call(work)
     assert ended.is_set()
+
+
+def test_a_signal_that_does_not_wake_the_waiting_thread_is_handled_all_the_same() -> None:
+    """As one that arrives just before the thread falls asleep."""
+
+    async def work() -> None:
+        _thread.interrupt_main()  # notes the signal, and interrupts no wait
+        await trio.sleep_forever()
+
+    talk = Talk()
+    for call in (loop_thread().call, talk.conversation.ask):
+        with pytest.raises(KeyboardInterrupt):
+            call(work)
+    talk.conversation.ask(talk.close)
 
 
 def test_a_forked_child_has_a_loop_of_its_own() -> None:

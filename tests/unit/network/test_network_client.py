@@ -96,6 +96,21 @@ async def test_connect_gives_up_at_a_broker_that_sends_no_metadata() -> None:
             await client.connect(timeout_ms=3_000)
 
 
+@simulated
+async def test_broker_that_hangs_is_not_waited_for_while_another_can_be_asked() -> None:
+    """A process that is stopped accepts connections, and answers nothing."""
+    async with client_of(nodes=3) as (cluster, _):
+        world = current_simulation().host("client").world
+        for broker in (cluster.brokers[1], cluster.brokers[2]):
+            broker.script(ApiVersionsRequest, *[SILENCE] * 20)
+        for _ in range(10):
+            config = NetworkConfig(bootstrap_servers=addresses(cluster))
+            async with NetworkClient(config, world=world) as client:
+                began = trio.current_time()
+                assert isinstance(await client.send_to_least_loaded(ASK), MetadataResponse)
+                assert trio.current_time() - began < 2.5
+
+
 class _ManyAddresses(RealWorld):
     """A world with a host name of three addresses, of which only the last accepts connections."""
 

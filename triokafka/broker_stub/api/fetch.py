@@ -24,7 +24,8 @@ from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import BUDGET
-from triokafka.network.fetch_sessions.fetch_session_cache import FetchContext, PartitionKey, TopicKey, WantedPartition
+from triokafka.network.fetch_sessions.fetch_context import FetchContext
+from triokafka.network.fetch_sessions.fetch_session import PartitionKey, TopicKey, WantedPartition
 from triokafka.protocol.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,

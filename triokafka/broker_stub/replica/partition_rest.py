@@ -30,7 +30,7 @@ from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:  # imported with the first Fetch
-    from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
+    from triokafka.network.fetch_sessions.fetch_session import WantedPartition
 
 
 class PartitionRest:

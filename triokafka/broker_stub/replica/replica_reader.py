@@ -31,7 +31,8 @@ from triokafka.structs import TopicPartition
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported with the first Fetch
-    from triokafka.network.fetch_sessions.fetch_session_cache import FetchContext, WantedPartition
+    from triokafka.network.fetch_sessions.fetch_context import FetchContext
+    from triokafka.network.fetch_sessions.fetch_session import WantedPartition
 
 logger = logging.getLogger(__name__)
 

@@ -44,6 +44,8 @@ Round = Callable[[list[K], int], Awaitable[Mapping[K, V | Exception]]]
 
 _GROUP: Final = 0
 _SHARE_OF_TIME: Final = 0.9
+_CONTROLLER_PATIENCE_MS: Final = 1_000
+"""How long to wait for a connection to the controller before new metadata may name another broker."""
 _FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
 
@@ -166,7 +168,7 @@ class AdminRequests:
         return await self._client.send(node_id, request, timeout_ms=self._patience(left_ms), **more)
 
     async def to_controller(self, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any) -> R:
-        """Send to the controller, or in a KRaft cluster to any broker, which forwards the request."""
+        """Send to the controller, or in a KRaft cluster to the broker that metadata names; any of them forwards it."""
         cluster = self._client.cluster
         if cluster.controller_id not in cluster.nodes:
             cluster = await self.refresh_metadata(left_ms)
@@ -175,7 +177,9 @@ class AdminRequests:
                 raise NotControllerError(f"none of the controllers {sorted(cluster.nodes)} is active")
             return await self.to_any(request, left_ms, **more)
         try:
-            return await self.to_node(cluster.controller_id, request, left_ms, **more)
+            return await self.to_node(
+                cluster.controller_id, request, left_ms, connect_timeout_ms=_CONTROLLER_PATIENCE_MS, **more
+            )
         except KafkaConnectionError:
             self._client.request_metadata_update()
             raise

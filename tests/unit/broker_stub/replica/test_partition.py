@@ -21,7 +21,7 @@ from triokafka.broker_stub.replica.offset_lookup import (
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_rest import idle_follower_fetched
 from triokafka.broker_stub.replica.read_result import EpochEnd
-from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
+from triokafka.network.fetch_sessions.fetch_session import WantedPartition
 from triokafka.records import encode_batch
 
 

@@ -27,7 +27,7 @@ from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.replica.replica_reader import FetchParameters
-from triokafka.network.fetch_sessions.fetch_session_cache import WantedPartition
+from triokafka.network.fetch_sessions.fetch_session import WantedPartition
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.records import encode_batch
 from triokafka.structs import TopicPartition

@@ -34,6 +34,7 @@ from triokafka.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from triokafka.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from triokafka.protocol.api.delete_records import (
@@ -96,6 +97,20 @@ async def test_topics_are_created_by_the_controller_even_after_it_moved() -> Non
         cluster.controller_id = 2
         assert list(await admin.create_topics(["a"])) == ["a"]
         assert len(first.seen(CreateTopicsRequest)) == 1
+
+
+@simulated
+async def test_controller_that_hangs_is_not_waited_for_when_metadata_names_another_broker() -> None:
+    """Brokers of a KRaft cluster name any of them, also one that has been stopped a moment ago."""
+    async with admin_of(nodes=2) as (cluster, admin):
+        cluster.brokers[2].script(ApiVersionsRequest, *[SILENCE] * 9)
+        cluster.brokers[1].script(CreateTopicsRequest, created(a=0))
+        cluster.controller_id = 2
+        await admin._client.refresh_metadata()
+        cluster.controller_id = 1
+        began = trio.current_time()
+        assert list(await admin.create_topics(["a"], timeout_ms=5_000)) == ["a"]
+        assert trio.current_time() - began < 2
 
 
 @simulated

@@ -10,15 +10,13 @@ import pytest
 from triokafka import errors
 from triokafka.broker_stub.replica.read_result import EpochEnd, ReadOutcome
 from triokafka.network.fetch_sessions import fetch_session_cache
+from triokafka.network.fetch_sessions.fetch_context import Answered, FetchContext
+from triokafka.network.fetch_sessions.fetch_session import FetchSession, PartitionKey, WantedPartition
 from triokafka.network.fetch_sessions.fetch_session_cache import (
     EVICTION_SECONDS,
     FINAL_EPOCH,
     INITIAL_EPOCH,
-    Answered,
-    FetchContext,
     FetchSessionCache,
-    PartitionKey,
-    WantedPartition,
 )
 from triokafka.structs import TopicPartition
 from triokafka.world.system import RealWorld
@@ -297,7 +295,7 @@ def test_clients_without_a_session_do_not_search_the_full_cache_with_every_fetch
     searches = 0
     cost = fetch_session_cache._cost
 
-    def counting(session: fetch_session_cache.FetchSession) -> tuple[bool, int, int]:
+    def counting(session: FetchSession) -> tuple[bool, int, int]:
         nonlocal searches
         searches += 1
         return cost(session)
