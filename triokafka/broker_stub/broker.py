@@ -478,7 +478,7 @@ class Broker:
             await self.lifecycle.leave()
         except KafkaError as error:
             logger.warning(
-                "Broker %d: the controller did not confirm the shutdown; its leaders move when its session ends: %s",
+                "Broker %d: the controller did not confirm the shutdown; leaderships move when its session ends: %s",
                 self.config.node_id,
                 error,
             )

@@ -11,7 +11,7 @@ import os
 import ssl
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -22,7 +22,8 @@ from triokafka.errors import (
     KafkaError,
     NodeNotReadyError,
 )
-from triokafka.network.config import CANONICAL_BOOTSTRAP, NetworkConfig
+from triokafka.network.broker_addresses import BrokerAddress, broker_addresses
+from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.in_flight import Completion
 from triokafka.network.receive_pool import ReceivePool
@@ -53,14 +54,6 @@ class ChannelState(enum.Enum):
     DISCONNECTED = "disconnected"
     CONNECTING = "connecting"
     READY = "ready"
-
-
-class _Address(NamedTuple):
-    """An address to connect to, and the name for the check of the broker's certificate."""
-
-    host: str
-    port: int
-    server_name: str
 
 
 class BrokerChannel:
@@ -106,7 +99,7 @@ class BrokerChannel:
         self._on_unreachable = on_unreachable
         self._has_others = has_others
         self._patience: dict[type[Request[Any]], float] = {}
-        self._address: _Address | None = None
+        self._address: BrokerAddress | None = None
         limit = config.connections_max_silence_ms / 1000
         self._silence_limit = limit if limit > 0 else _NEVER
         self._backoff = Backoff(config.reconnect_backoff_ms / 1000, config.reconnect_backoff_max_ms / 1000)
@@ -385,7 +378,11 @@ class BrokerChannel:
         return KafkaConnectionError(f"could not connect to {self.name}: {why}")
 
     async def _connect(self) -> Stream:
-        addresses = await self._addresses()
+        try:
+            addresses = await broker_addresses(self.node, self._config, self._world)
+        except OSError as error:
+            why = f"the name {self.node.host!r} cannot be resolved: {_reason(error)}"
+            raise self._connect_error(why) from error
         # Each attempt starts one address further, so that a dead first address does not delay every attempt (KIP-602).
         turn = self._address_turn % len(addresses) if addresses else 0
         addresses = addresses[turn:] + addresses[:turn]
@@ -406,13 +403,13 @@ class BrokerChannel:
                         server_name=server_name,
                         handshake_timeout=self._first_answer_timeout(),
                     )
-                self._address = _Address(host, port, server_name)
+                self._address = BrokerAddress(host, port, server_name)
                 self._closed_by = None  # another address may have closed its connection without an error
                 return stream
             except ssl.SSLError as error:
                 final = handshake_error(f"{self.name}", error, server_name)
                 if final is None and isinstance(error, ssl.SSLEOFError):
-                    self._address = _Address(host, port, server_name)
+                    self._address = BrokerAddress(host, port, server_name)
                     self._closed_by = SilentClose.BEFORE_VERSIONS
                 if final is not None:
                     raise final from error
@@ -426,22 +423,6 @@ class BrokerChannel:
                 why if (host, port) == (self.node.host, self.node.port) else f"{address_text(host, port)}: {why}"
             )
         raise self._connect_error("; ".join(tried) or f"the name {self.node.host!r} has no address")
-
-    async def _addresses(self) -> list[_Address]:
-        """Return the addresses to try, in order. Every attempt resolves the name again: brokers move."""
-        host, port = self.node.host, self.node.port
-        if self._config.stream_factory is not None:
-            return [_Address(host, port, host)]
-        try:
-            found = list(dict.fromkeys(await self._world.resolve(host, port)))
-            if self._config.client_dns_lookup == CANONICAL_BOOTSTRAP and self.node.node_id < 0:
-                return [
-                    _Address(address, address_port, await self._world.canonical_name(address))
-                    for address, address_port in found
-                ]
-        except OSError as error:
-            raise self._connect_error(f"the name {host!r} cannot be resolved: {_reason(error)}") from error
-        return [_Address(*one, host) for one in found]
 
     def _new_connection(self, stream: Stream, nursery: trio.Nursery) -> Connection:
         config = self._config

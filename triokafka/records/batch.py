@@ -167,8 +167,8 @@ def iter_batches(buffer: Buffer, *, check_crc: bool = False) -> Iterator[BatchIn
         CorruptRecordError: the bytes are not a batch, or (``check_crc``) a checksum does not match.
     """
     view = memoryview(buffer).cast("B")
-    position = 0
-    while (info := parse_batch(view, position, check_crc=check_crc)) is not None:
+    position, end = 0, len(view)
+    while position < end and (info := parse_batch(view, position, check_crc=check_crc)) is not None:
         yield info
         position += info.size
 

@@ -20,6 +20,7 @@ from triokafka.topic_names import GROUP_METADATA_TOPIC
 from triokafka.world import World
 
 _ASSIGNMENT_INTERVAL: Final = "consumer.assignment.interval.ms"
+_BROKER_ASSIGNMENT_INTERVAL: Final = f"group.{_ASSIGNMENT_INTERVAL}"
 
 
 def group_coordinator(
@@ -38,12 +39,12 @@ def group_coordinator(
 
 def group_settings(node_id: int, image: Callable[[], MetadataImage], group_id: str) -> Mapping[str, str]:
     """Return the options of a group, and those of the broker's for all groups that changed since its start."""
-    now = image()
-    own = now.configs.get((ConfigResourceType.GROUP, group_id), EMPTY_CONFIGS)
+    configs = image().configs
+    own = configs.get((ConfigResourceType.GROUP, group_id), EMPTY_CONFIGS)
     if _ASSIGNMENT_INTERVAL in own:
         return own
-    for configs in (now.broker_configs(node_id), now.broker_configs(None)):
-        changed = configs.get(f"group.{_ASSIGNMENT_INTERVAL}")
+    for broker in (str(node_id), ""):  # of this broker, of all brokers
+        changed = configs.get((ConfigResourceType.BROKER, broker), EMPTY_CONFIGS).get(_BROKER_ASSIGNMENT_INTERVAL)
         if changed is not None:
             return {**own, _ASSIGNMENT_INTERVAL: changed}
     return own

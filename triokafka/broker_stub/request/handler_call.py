@@ -50,7 +50,7 @@ async def run_handler(
         else:
             work = handler.function(request, context)
         if context.counts_waits:
-            work = count_waits(work, context, context.services.world.now)
+            work = count_waits(work, context, context.services.now)
         response = await work
         if type(response) is DeferredResponse and not may_defer:
             await context.park(response.operation)

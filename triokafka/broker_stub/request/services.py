@@ -45,7 +45,7 @@ class Services:
 
     ``cluster_id`` is a function: the cluster's id is known once the metadata log was read. ``advertised`` has the
     versions that ApiVersions reports, by API key. ``allows_all`` is True without access control, which makes
-    `RequestContext.denied` fast.
+    `RequestContext.denied` fast. ``now`` is the world's `World.loop_clock`.
     """
 
     node_id: int
@@ -59,11 +59,13 @@ class Services:
     authorizer: Authorizer
     faults: Faults
     advertised: Mapping[int, range]
+    now: Callable[[], float] = field(init=False)
     audit: AuthorizationAudit = field(init=False)
     allows_all: bool = field(init=False)
     telemetry: ClientTelemetry = field(init=False)
 
     def __post_init__(self) -> None:
+        self.now = self.world.loop_clock()
         self.allows_all = isinstance(self.authorizer, AllowAll)
         self.audit = AuthorizationAudit(self.world.now)
         config = self.config.current

@@ -384,11 +384,15 @@ class CoordinatorRuntime(Generic[S, C]):
         if effects.on_appended is not None:
             self._guarded(context, partial(effects.on_appended, effects))
         self._log_notes(effects)
-        if not effects.appended and (committed or context.end <= self._committed_below(context.partition)):
+        if not effects.appended and (committed or self._is_committed(context)):
             self._give(effects)
             return
         context.held.append(Held(context.end, effects.at.now + self._commit_timeout, effects))
         self._advance(context, self._committed_below(context.partition))
+
+    def _is_committed(self, context: ShardContext[S, C]) -> bool:
+        """Whether all records of the shard are committed. A high watermark does not fall under one leader."""
+        return context.end <= context.committed_below or context.end <= self._committed_below(context.partition)
 
     def _append(self, context: ShardContext[S, C], effects: Effects[C]) -> int:
         """Append the marker or the records; return the offset after them."""
@@ -437,6 +441,7 @@ class CoordinatorRuntime(Generic[S, C]):
             self._carry_out(context, later, committed=True)
 
     def _advance(self, context: ShardContext[S, C], high_watermark: int) -> None:
+        context.committed_below = high_watermark
         context.shard.commit(high_watermark)
         while context.held and context.held[0].end <= high_watermark:
             held = context.held.popleft()

@@ -43,6 +43,8 @@ class ShardContext(Generic[S, C]):
     state: ShardState = ShardState.LOADING
     wanted_at: float = 0.0
     end: int = 0
+    committed_below: int = 0
+    """The highest high watermark that the runtime has seen."""
     held: deque[Held[C]] = field(default_factory=deque)
     appending: bool = False
     deleted_topics: dict[UUID, str] = field(default_factory=dict)
