@@ -181,6 +181,9 @@ class AlterPartitionSender:
             await self._submitted.wait()
             self._submitted = trio.Event()
             while len(proposals):
+                if broker_epoch() < 0:  # a broker that starts: the controller refuses what it sends before it registers
+                    await trio.sleep(_RETRY_SECONDS)
+                    continue
                 request = proposals.next_request(broker_epoch())
                 if request is None:
                     break

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import trio
+
+from tests.support.simulated import simulated
 from tests.unit.broker_stub.replica.logs import NODE, append, open_log
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.replica.alter_partition import PendingProposals
+from triokafka.broker_stub.replica.alter_partition import AlterPartitionSender, PendingProposals
 from triokafka.broker_stub.replica.isr_state import IsrProposal
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_rest import PartitionRest
@@ -321,3 +324,32 @@ def test_a_result_of_another_leader_epoch_is_ignored() -> None:
     lead(partition, isr=(NODE,), leader_epoch=4, partition_epoch=6)
     assert sent.answered(answer())
     assert partition.in_sync_replicas == {NODE} and not sent.committed
+
+
+class Gateway:
+    """A controller that takes every proposal."""
+
+    def __init__(self) -> None:
+        self.requests: list[AlterPartitionRequest] = []
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        await trio.lowlevel.checkpoint()
+        self.requests.append(request)
+        return AlterPartitionResponse(error_code=errors.StaleBrokerEpochError.code)
+
+
+@simulated
+async def test_a_broker_that_is_not_registered_yet_sends_no_proposals() -> None:
+    """After a restart, metadata may say that it leads until its last registration ends."""
+    partition, gateway, epoch = leader(isr=(NODE,)), Gateway(), -1
+    fetched(partition, 2, 0)
+    sender = AlterPartitionSender(PendingProposals(NODE))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(sender.run, gateway, lambda: epoch, lambda partition: None)
+        sender.submit(partition, proposed(partition, 2))
+        await trio.sleep(5)
+        assert not gateway.requests
+        epoch = 7
+        await trio.sleep(0.5)
+        assert gateway.requests[0].broker_epoch == 7
+        nursery.cancel_scope.cancel()
