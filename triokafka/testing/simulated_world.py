@@ -163,6 +163,9 @@ class _ProcessStream(Stream):
     def limit_silence(self, seconds: float) -> None:
         self._stream.limit_silence(seconds)
 
+    def widen_send_buffer(self, size: int) -> None:
+        self._stream.widen_send_buffer(size)
+
     def bytes_drained(self) -> int:
         return self._stream.bytes_drained()
 

@@ -227,6 +227,10 @@ class SocketStream(Stream):
             with suppress(OSError):
                 self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
+    def widen_send_buffer(self, size: int) -> None:
+        with suppress(OSError):
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
     def bytes_drained(self) -> int:
         if self._closed:
             return 0

@@ -74,6 +74,10 @@ class Stream(ABC):
         """
         return
 
+    def widen_send_buffer(self, size: int) -> None:
+        """Let the kernel hold up to ``size`` bytes that the peer has not received yet; it may allow fewer."""
+        return
+
     def bytes_drained(self) -> int:
         """Return a number that grows as the peer acknowledges queued bytes; 0 where it is unknown."""
         return 0

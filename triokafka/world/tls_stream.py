@@ -251,6 +251,9 @@ class TlsStream(Stream):
     def limit_silence(self, seconds: float) -> None:
         self.inner.limit_silence(seconds)
 
+    def widen_send_buffer(self, size: int) -> None:
+        self.inner.widen_send_buffer(size)
+
     def bytes_drained(self) -> int:
         return self.inner.bytes_drained()
 

@@ -249,6 +249,8 @@ async def test_buffers_of_the_kernel_have_the_size_that_was_requested() -> None:
         raw = stream._sock  # type: ignore[attr-defined]
         assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (50_000, 100_000)  # Linux doubles it
         assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (40_000, 80_000)
+        stream.widen_send_buffer(80_000)
+        assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (80_000, 160_000)
         assert raw.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert raw.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         stream.close()

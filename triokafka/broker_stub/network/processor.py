@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -61,6 +61,8 @@ class Shared(NamedTuple):
     max_frame_bytes: int
     authentication: Authentication = NoAuthentication()  # it has no state
     failed_authentication_delay_ms: int = 0
+    follower_send_buffer_bytes: int = 0
+    """The kernel's send buffer for a follower that receives records; 0 for that of all connections."""
     bad_requests: LimitedLog | None = None
     start: Callable[[Callable[[], Awaitable[None]]], None] | None = None
     """Starts a task that ends with the server."""
@@ -153,6 +155,7 @@ class ConnectionProcessor:
         self._sent = trio.Event()
         self._failure: Exception | None = None
         self._reason: str | None = None
+        self._has_wide_buffer = not shared.follower_send_buffer_bytes
 
     @property
     def closing(self) -> bool:
@@ -409,6 +412,8 @@ class ConnectionProcessor:
         self.idle_since = sending_at
         parts = answer.parts
         size = len(parts[0]) if len(parts) == 1 else bytes_in_memory(parts)
+        if answer.context is not None and answer.context.follower and not self._has_wide_buffer:
+            self._widen_buffer(parts)
         try:
             if size > LARGE_BYTES:
                 shared.unsent.begin(self, size, self.close)
@@ -421,3 +426,13 @@ class ConnectionProcessor:
         finally:
             self.idle_since = sent_at = self._now()
             shared.dispatcher.answered(answer, sending_at, sent_at)
+
+    def _widen_buffer(self, parts: Sequence[Sized]) -> None:
+        """Let the kernel take a whole response with records for a follower, which may be far behind.
+
+        This broker then need not wait for the follower in the middle of it. Only a follower that may fetch gets
+        records, so no other client can claim the memory.
+        """
+        if sum(map(len, parts)) > LARGE_BYTES:
+            self._stream.widen_send_buffer(self._shared.follower_send_buffer_bytes)
+            self._has_wide_buffer = True

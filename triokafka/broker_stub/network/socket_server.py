@@ -40,6 +40,8 @@ _COMPLAINT_SECONDS: Final = 60.0
 """Interval between log lines while a listener cannot accept connections."""
 _ACCEPTED_AT_ONCE: Final = 32
 """Connections accepted before the acceptor yields: some milliseconds of work, for which open connections wait."""
+_FOLLOWER_SEND_BUFFER: Final = 2 << 20
+"""Bytes of a response to a follower that the kernel may hold: twice ``replica.fetch.max.bytes``."""
 
 
 class Endpoint(NamedTuple):
@@ -191,6 +193,7 @@ class SocketServer:
             self._config.request_max_bytes,
             self._authentication,
             self._config.failed_authentication_delay_ms,
+            0 if self._config.send_buffer_bytes < 0 else max(self._config.send_buffer_bytes, _FOLLOWER_SEND_BUFFER),
             self._bad_requests,
         )
 

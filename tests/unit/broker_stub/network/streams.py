@@ -14,6 +14,7 @@ class ScriptedStream(Stream):
     def __init__(self, *pieces: bytes, peer: tuple[str, int] = ("192.0.2.1", 40_000), end: bool = True) -> None:
         self.sent = bytearray()
         self.closed = False
+        self.send_buffers: list[int] = []
         self._pieces = [piece for piece in pieces if piece]
         self._end = end
         self._peer = peer
@@ -34,6 +35,9 @@ class ScriptedStream(Stream):
             raise trio.ClosedResourceError
         for buffer in buffers:
             self.sent += buffer
+
+    def widen_send_buffer(self, size: int) -> None:
+        self.send_buffers.append(size)
 
     async def receive_into(self, buffer: memoryview) -> int:
         while not self._pieces:

@@ -36,6 +36,7 @@ from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler, handles
 from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
@@ -91,9 +92,15 @@ class Bench:
         async def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
             return ApiVersionsResponse()
 
-        handlers: dict[int, Handler[Any, Any]] = {12: heartbeat, 18: api_versions}
+        @handles(FetchRequest, versions=range(4, 13))
+        async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse:
+            data = PartitionData(records=bytes(request.max_bytes))
+            return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+        handlers: dict[int, Handler[Any, Any]] = {1: fetch, 12: heartbeat, 18: api_versions}
         services = SimpleNamespace(
             world=self.world,
+            now=self.world.now,
             config=None,
             faults=Faults(),
             quotas=ClientQuotas(),
@@ -117,6 +124,7 @@ class Bench:
             10_000,
             self.authentication,
             failed_authentication_delay_ms=100,
+            follower_send_buffer_bytes=200_000,
             start=start,
         )
         return ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared)
@@ -655,3 +663,17 @@ async def test_new_request_waits_for_only_one_pipelining_connection(
     rounds = [order[at : at + 40 : 4] for at in range(0, 200, 40)]
     assert all(len(set(of_each)) == 10 for of_each in rounds)
     assert rounds[1:] == rounds[1:2] * 4, "no client is overtaken"
+
+
+@pytest.mark.parametrize(("replica_id", "widened"), [(-1, []), (2, [200_000])])
+async def test_kernel_takes_more_bytes_for_a_follower_that_receives_many_records(
+    replica_id: int, widened: list[int]
+) -> None:
+    """Clients do not get that memory, and a follower without records does not need it."""
+    bench = Bench()
+    small, large = (
+        encoded(FetchRequest(replica_id=replica_id, max_bytes=size), number, 12)
+        for number, size in enumerate((1_000, 100_000))
+    )
+    assert not (await bench.exchange(small)).send_buffers
+    assert (await bench.exchange(small, large, large)).send_buffers == widened
