@@ -153,7 +153,7 @@ def test_an_interrupt_ends_a_wait_for_records_and_loses_none(bootstrap: str, top
         consumer.assign([partition])
         consumer.seek_to_beginning()
         assert next(consumer).value == b"first"
-        interrupt = interrupt_of_a_wait("/triokafka/blocking/")
+        interrupt = interrupt_of_a_wait()
         with pytest.raises(KeyboardInterrupt):
             interrupt.start()
             if waiting == "poll":

@@ -69,7 +69,7 @@ def test_an_interrupt_ends_a_wait_for_records_and_leaves_nothing_behind(bootstra
     """Ctrl-C arrives in a range whose records are not there yet."""
     reader = triokafka.read_topic(filled, bootstrap_servers=bootstrap, start={0: 0}, end={0: RECORDS}, batch_rows=100)
     read = 0
-    interrupt = interrupt_of_a_wait("/triokafka/loop_thread.py")
+    interrupt = interrupt_of_a_wait()
     with pytest.raises(KeyboardInterrupt):
         for batch in reader:
             read += batch.num_rows

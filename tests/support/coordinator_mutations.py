@@ -30,8 +30,8 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "answers without records wait for the state that they depend on",
             "runtime/coordinator_runtime.py",
-            "if not effects.appended and (committed or context.end <= ",
-            "if not effects.appended and (True or context.end <= ",
+            "if not effects.appended and (committed or self._is_committed(",
+            "if not effects.appended and (True or self._is_committed(",
             _CONSUMERS,
         ),
         (
