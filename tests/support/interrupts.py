@@ -10,7 +10,6 @@ from typing import Final
 
 from tests.support.waiting import until
 
-
 _WAITING: Final = "/triokafka/loop_thread.py"
 
 
