@@ -232,6 +232,7 @@ class _Cluster:
 
         return trio.run(ask)
 
+    @free_memory.taken()
     def _catch_up(self) -> tuple[float, float]:
         """Megabytes per second at which the leader sends the records of a follower's downtime to one connection, and at
         which the follower then fetches them, until it is in sync.
@@ -239,10 +240,6 @@ class _Cluster:
         The second time begins with the follower's first fetch; the start of the node is a separate measurement. Free
         memory is taken, because the host's work for the page cache of a virtual machine is not what is measured.
         """
-        with free_memory.taken():
-            return self._catch_up_in_used_memory()
-
-    def _catch_up_in_used_memory(self) -> tuple[float, float]:
         topic = self._topic(1)
         leader = self._leader(topic)
         follower = next(node for node in self.group.brokers if node.number != leader)

@@ -324,9 +324,6 @@ class Channel:
     def close(self) -> None:
         pass
 
-    async def send(self, request: Any, *, api: Any = None, timeout_ms: float | None = None) -> Any:
-        return await (await self.submit(request)).wait()
-
     async def submit(self, request: Any, *, api: Any = None, timeout_ms: float | None = None) -> ResponseWaiter:
         (partition,) = request(16).topics[0].partitions
         self.fetched_from.append(partition.fetch_offset)

@@ -25,7 +25,12 @@ from triokafka.metrics.stats import WindowedCount
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
 from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, ReplicaState
-from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from triokafka.protocol.api.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import TopicPartition
 from triokafka.world import World
@@ -56,15 +61,6 @@ class LeaderChannel(Protocol):
 
     async def run(self) -> None:
         """Serve the connection until cancelled."""
-
-    async def send(
-        self,
-        request: Request[R] | Callable[[int], Request[R]],
-        *,
-        api: type[Request[R]] | None = None,
-        timeout_ms: float | None = None,
-    ) -> R:
-        """Send a request and return its response."""
 
     async def submit(
         self,
@@ -299,10 +295,11 @@ class FetcherTask:
         if not positions:
             return found
         try:
-            response = await self._channel.send(
+            waiter = await self._channel.submit(
                 ListOffsetsRequest(replica_id=self._node_id, topics=list(topics.values())),
                 timeout_ms=self._config.socket_timeout_ms,
             )
+            response: ListOffsetsResponse = await waiter.wait()
         except (errors.KafkaError, OSError) as error:
             logger.info("%s: ListOffsets failed: %s", self.name, error)
             self.state.failed(self._world.now())
