@@ -417,6 +417,7 @@ class Broker:
         start(self.lifecycle.run)
         start(self._assignments.run)
         start(self.replicas.retry_offline)
+        start(self.replicas.replace_lost_ends)
         start(self._serve)
         start(partial(load_the_rest, self.dispatcher, self.coordinators))
         logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
