@@ -94,7 +94,7 @@ def metrics_page() -> str:
     parts.append("## Broker and controller metrics")
     rows = [[code(name), one.kind, one.unit, one.meaning] for name, one in BROKER_METRICS.items()]
     parts.append(table(["MBean", "kind", "unit", "meaning"], rows))
-    parts += ["## Not here", "Metrics of Apache Kafka 4.3 that are absent, as regular expressions, and why."]
+    parts += ["## Absent metrics", "Metrics of Apache Kafka 4.3 that triokafka lacks, as regular expressions, and why."]
     absent = [[code(mbean), code(attribute), why] for mbean, attribute, why in ABSENT]
     parts.append(table(["MBean", "attribute", "reason"], absent))
     return "\n\n".join(parts) + "\n"
