@@ -9,6 +9,7 @@ run one after the other, round after round, because two cores do not carry both;
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import statistics
 import sys
@@ -232,13 +233,13 @@ class _Cluster:
 
         return trio.run(ask)
 
-    @free_memory.taken()
     def _catch_up(self) -> tuple[float, float]:
         """Megabytes per second at which the leader sends the records of a follower's downtime to one connection, and at
         which the follower then fetches them, until it is in sync.
 
-        The second time begins with the follower's first fetch; the start of the node is a separate measurement. Free
-        memory is taken, because the host's work for the page cache of a virtual machine is not what is measured.
+        The second time begins with the follower's first fetch; the start of the node is a separate measurement. Before,
+        the disk writes what the other measurements left, and the follower's page cache gets memory that was used
+        before: a measurement after others must not differ from one alone.
         """
         topic = self._topic(1)
         leader = self._leader(topic)
@@ -246,9 +247,11 @@ class _Cluster:
         follower.end(signal.SIGTERM)
         records = self._plan.behind_megabytes * _MILLION // 10_240 // STRETCH * STRETCH
         run_load("produce", Load(self._bootstrap_without(follower), topic, records, 10_240, 1, 1))
+        os.sync()
         sent = disk_to_socket.megabytes_per_second(self.group.nodes[leader].address, topic, records)
         (log,) = follower.data.glob(f"{topic}-0")
         before = _bytes_of(log)
+        free_memory.use_once(3 * self._plan.behind_megabytes * _MILLION)
         follower.start()
         self._wait(lambda: _bytes_of(log) > before, f"fetch of {topic}", pause=0.001)
         began = time.perf_counter()
