@@ -132,7 +132,7 @@ def _page() -> Iterator[str]:
         "page. Clients and brokers of a table take turns, so that a slow moment of the machine affects all, and the",
         "figures are medians. Compare the ratios: absolute figures depend on the machine and its load, which each",
         "section states. *A over B* is A's figure divided by B's, in the order in which more than 1 is better for",
-        "triokafka. Half of all cases are at most p50, and 99 of 100 are at most p99. `make bench` measures more cases.",
+        "triokafka. Half of all cases are at most p50, and 99 of 100 at most p99. `make bench` measures more cases.",
     )
     for path in sorted(NUMBERS.glob("*.json")):
         found = document(path.stem)
