@@ -138,7 +138,7 @@ def pages() -> dict[str, tuple[str, tuple[str, ...]]]:
         found[f"options-{constructor.lower()}.md"] = (
             f"{constructor} options",
             (
-                f"Keyword arguments of `{constructor}`, with Apache Kafka's names. `own`: Kafka has no "
+                f"Keyword arguments of `{constructor}`, with Apache Kafka's names. *own* means that Kafka has no "
                 "such property. An unknown name or an invalid value raises `ConfigurationError` at construction.",
                 f"## Of the {options.KIND}",
                 options_table(own, options),
