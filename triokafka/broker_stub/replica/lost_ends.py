@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-import trio
-
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.structs import TopicPartition
@@ -21,7 +19,6 @@ logger = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 30.0
 """How long this broker waits for a broker that may lead instead. All replicas may have lost their ends, as after a
 power cut: then the partition must not stay without a leader."""
-_REVIEW_SECONDS: Final = 0.2
 
 
 class LostEnds:
@@ -51,7 +48,6 @@ class LostEnds:
         self._missing: dict[TopicPartition, int] = {}
         self._waiting: dict[TopicPartition, float] = {}
         self._decided: set[TopicPartition] = set()
-        self._began = trio.Event()
 
     def log_is_missing(self, topic_partition: TopicPartition, high_watermark: int) -> None:
         """Note that a partition begins with an empty log, although its records below this offset were committed."""
@@ -74,7 +70,6 @@ class LostEnds:
                 topic_partition, end, lost_end, self._node_id, others,
             )  # fmt: skip
             self._waiting[topic_partition] = self._now() + _PATIENCE_SECONDS
-            self._began.set()
             return True
         logger.error(
             "%s: broker %d leads it although its log lost the offsets %d to %d: no other eligible replica is up. The "
@@ -91,20 +86,17 @@ class LostEnds:
         self._waiting.pop(topic_partition, None)
         self._decided.add(topic_partition)
 
-    async def run(self, lead: Callable[[TopicPartition], None]) -> None:
-        """Give up leaderships while `yields` is true for them, until cancelled.
+    @property
+    def waits(self) -> bool:
+        """Whether `yields` is true for a partition."""
+        return bool(self._waiting)
+
+    def review(self, lead: Callable[[TopicPartition], None]) -> None:
+        """Give up leaderships if another broker may lead. Call it repeatedly while `waits`.
 
         Args:
             lead: gives a partition its role again, after the wait is over.
         """
-        while True:
-            await self._began.wait()
-            self._began = trio.Event()
-            while self._waiting:
-                self._review(lead)
-                await trio.sleep(_REVIEW_SECONDS)
-
-    def _review(self, lead: Callable[[TopicPartition], None]) -> None:
         image, now = self._image(), self._now()
         replaceable = False
         for topic_partition, until in list(self._waiting.items()):

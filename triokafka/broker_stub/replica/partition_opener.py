@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_SECONDS: Final = 0.5
 _LAST_RETRY_SECONDS: Final = 5.0
+_REVIEW_SECONDS: Final = 0.2
+"""The interval in which a broker that lost the end of a log looks for another one to lead the partition."""
 
 
 class MissingLogError(errors.KafkaStorageError):
@@ -63,6 +65,7 @@ class PartitionOpener:
         self._lag_seconds = lag_seconds
         self._follow = follow
         self._lost_ends = lost_ends
+        self._yielded = trio.Event()
         self._ahead: dict[TopicPartition, Partition] = {}  # opened before their change is applied
         self._retryable: set[tuple[str, int]] = set()  # failed partitions whose next opening may succeed
         self._became_retryable = trio.Event()
@@ -201,7 +204,10 @@ class PartitionOpener:
         A replica that should lead, and lost the end of its log, follows nobody for now.
         """
         is_leader = state.leader == self._node_id
-        if is_leader and not self._lost_ends.yields(partition, state):
+        yields = is_leader and self._lost_ends.yields(partition, state)
+        if yields:
+            self._yielded.set()
+        if is_leader and not yields:
             changed = partition.make_leader(
                 leader_epoch=state.leader_epoch,
                 partition_epoch=state.partition_epoch,
@@ -225,8 +231,13 @@ class PartitionOpener:
         return changed
 
     async def replace_lost_ends(self) -> None:
-        """See `LostEnds.run`."""
-        await self._lost_ends.run(self._lead)
+        """Let other replicas lead while this broker lost the ends of logs, until cancelled; see `LostEnds`."""
+        while True:
+            await self._yielded.wait()
+            self._yielded = trio.Event()
+            while self._lost_ends.waits:
+                self._lost_ends.review(self._lead)
+                await trio.sleep(_REVIEW_SECONDS)
 
     def _lead(self, topic_partition: TopicPartition) -> None:
         state, partition = self.image.partition(*topic_partition), self._hosted.online.get(topic_partition)
