@@ -9,6 +9,7 @@ run one after the other, round after round, because two cores do not carry both;
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import statistics
 import sys
@@ -130,12 +131,20 @@ class _Cluster:
         return sum(private_mib(node.pid) for node in self.group.nodes.values())
 
     def _topic(self, partitions: int) -> str:
+        return self._create(lambda name: NewTopic(name, partitions, _NODES))
+
+    def _topic_led_by(self, leader: int) -> str:
+        """Create a topic of one partition whose first replica is on the node ``leader``."""
+        others = [number for number in self.group.nodes if number != leader]
+        return self._create(lambda name: NewTopic(name, 1, replica_assignment=[[leader, *others]]))
+
+    def _create(self, plan: Callable[[str], NewTopic]) -> str:
         self._topics += 1
         name = f"bench-{self._topics}"
         deadline = time.monotonic() + _TIMEOUT
         while True:
             try:
-                self._admin.create_topics([NewTopic(name, partitions, _NODES)])[name].result(_TIMEOUT)
+                self._admin.create_topics([plan(name)])[name].result(_TIMEOUT)
                 break
             except KafkaException:  # not all brokers have registered yet
                 if time.monotonic() > deadline:
@@ -181,24 +190,23 @@ class _Cluster:
         return statistics.median(took), took[int(len(took) * 0.99)]
 
     def _failover(self, what: str) -> float:
-        """Seconds between the acknowledgements before and after the kill of a node; a record is sent every 5 ms."""
-        topic = self._topic(1)
+        """Seconds between the acknowledgements before and after the kill of a node; a record is sent every 5 ms.
+
+        The leader and the active controller are on two nodes, or on one for ``leader and controller``.
+        """
         controller = self._active_controller()
-        leader = self._leader(topic)
-        if what == "leader and controller":
-            victims = {leader, controller}
-        else:
-            victims = {leader if what == "leader" else controller}
-        if len(victims) > 1:  # two controllers must remain: move the leader to the node of the active controller first
-            victims = {self._move_leader_to(topic, controller)}
+        other = next(number for number in self.group.nodes if number != controller)
+        topic = self._topic_led_by(controller if what == "leader and controller" else other)
+        led_by = self._leader(topic)
+        if (led_by == controller) != (what == "leader and controller"):
+            raise MeasurementError(f"{topic} is led by node {led_by}, the active controller is node {controller}")
+        victim = self.group.nodes[other if what == "leader" else controller]
         with _Heart(self.group.bootstrap, topic) as heart:
             heart.beats(200)
-            for number in victims:
-                self.group.nodes[number].end(signal.SIGKILL)
+            victim.end(signal.SIGKILL)
             heart.beats(400)
-        for number in victims:
-            self.group.nodes[number].start()
-            self.group.nodes[number].wait_until_listening()
+        victim.start()
+        victim.wait_until_listening()
         self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
         return heart.longest_pause
 
@@ -214,16 +222,6 @@ class _Cluster:
             heart.beats(200)
         return heart.longest_pause
 
-    def _move_leader_to(self, topic: str, number: int) -> int:
-        """Kill the leader's process until the wanted node leads. Return the leader."""
-        for _ in range(10):
-            leader = self._leader(topic)
-            if leader == number:
-                break
-            self.group.nodes[leader].restart(signal.SIGTERM)
-            self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
-        return leader
-
     def _active_controller(self) -> int:
         # Brokers name any broker as the controller to clients: only the quorum's description names the active one.
         async def ask() -> int:
@@ -232,13 +230,13 @@ class _Cluster:
 
         return trio.run(ask)
 
-    @free_memory.taken()
     def _catch_up(self) -> tuple[float, float]:
         """Megabytes per second at which the leader sends the records of a follower's downtime to one connection, and at
         which the follower then fetches them, until it is in sync.
 
-        The second time begins with the follower's first fetch; the start of the node is a separate measurement. Free
-        memory is taken, because the host's work for the page cache of a virtual machine is not what is measured.
+        The second time begins with the follower's first fetch; the start of the node is a separate measurement. Before,
+        the disk writes what the other measurements left, and the follower's page cache gets memory that was used
+        before: a measurement after others must not differ from one alone.
         """
         topic = self._topic(1)
         leader = self._leader(topic)
@@ -246,9 +244,11 @@ class _Cluster:
         follower.end(signal.SIGTERM)
         records = self._plan.behind_megabytes * _MILLION // 10_240 // STRETCH * STRETCH
         run_load("produce", Load(self._bootstrap_without(follower), topic, records, 10_240, 1, 1))
+        os.sync()
         sent = disk_to_socket.megabytes_per_second(self.group.nodes[leader].address, topic, records)
         (log,) = follower.data.glob(f"{topic}-0")
         before = _bytes_of(log)
+        free_memory.use_once(3 * self._plan.behind_megabytes * _MILLION)
         follower.start()
         self._wait(lambda: _bytes_of(log) > before, f"fetch of {topic}", pause=0.001)
         began = time.perf_counter()
