@@ -100,9 +100,9 @@ def _figures_of_produce(found: Any) -> dict[str, Figure]:
     figures = {
         "records_per_second": Figure(speed["triokafka send"], "records a second with send"),
         "many_records_per_second": Figure(speed["triokafka send_many"], "records a second with send_many"),
-        "latency_p99_ms": Figure(p99["triokafka send"], "milliseconds, 99 of 100 at 5,000 records a second"),
-        "librdkafka_latency_p99_ms": Figure(p99["confluent produce"], "the same of confluent-kafka"),
-        "stalled_mib": Figure(peak["triokafka send"], "MiB at most while the broker does not answer, 32 of buffers"),
+        "latency_p99_ms": Figure(p99["triokafka send"], "p99 latency at 5,000 records a second, ms"),
+        "librdkafka_latency_p99_ms": Figure(p99["confluent produce"], "the same for confluent-kafka"),
+        "stalled_mib": Figure(peak["triokafka send"], "peak MiB while the broker does not answer, 32 of them buffers"),
     }
     for name, ours, theirs in (
         ("librdkafka", "triokafka send", "confluent produce"),
@@ -135,7 +135,7 @@ def _figures_of_consume(found: Sequence[Any]) -> dict[str, Figure]:
     rows = {row.client: row for row in found}
     figures = {
         "records_per_second": Figure(rows["triokafka poll"].records_per_second, "records a second with poll"),
-        "arrow_records_per_second": Figure(rows["triokafka poll_arrow"].records_per_second, "with poll_arrow"),
+        "arrow_records_per_second": Figure(rows["triokafka poll_arrow"].records_per_second, "the same with poll_arrow"),
     }
     for name, ours, theirs in _CONSUMING:
         speed = rows[ours].records_per_second / rows[theirs].records_per_second
@@ -263,8 +263,8 @@ def _figures_of_transactions(found: Any) -> dict[str, Figure]:
     figures = {}
     for row in found.rows:
         name, case = f"{brokers[row.broker]}.{row.client}", f"{row.client} on {row.broker}"
-        figures[f"{name}.{row.records}"] = Figure(row.commit_ms, f"{case}: ms a transaction of {row.records}")
-        figures[f"{name}.{row.records}.flush"] = Figure(row.flush_ms, f"{case}: ms for {row.records} without it")
+        figures[f"{name}.{row.records}"] = Figure(row.commit_ms, f"{case}: ms for a transaction of {row.records:,}")
+        figures[f"{name}.{row.records}.flush"] = Figure(row.flush_ms, f"{case}: ms for {row.records:,}, no transaction")
     for row in found.copies:
         name, case = f"{brokers[row.broker]}.{row.client}", f"{row.client} on {row.broker}"
         figures[f"{name}.copy_p50"] = Figure(row.p50_ms, f"{case}: ms until a record is copied, p50")
@@ -326,7 +326,7 @@ def _figures_of_silence(found: Sequence[Stall]) -> dict[str, Figure]:
     clients = {"ours": "triokafka", "theirs": "librdkafka"}
     return {
         f"{row.fault}.{row.work}.{row.client}".replace(" ", "_"): Figure(
-            row.seconds, f"{row.fault}: seconds until {row.work} of {clients[row.client]} goes on, at most 90"
+            row.seconds, f"{row.fault}: seconds until {row.work} of {clients[row.client]} continues, at most 90"
         )
         for row in found
     }
@@ -365,11 +365,11 @@ def _figures_of_broker(found: Any) -> dict[str, Figure]:
     rows = {row.broker: row for row in found.starting}
     ours, kafka = rows["triokafka"], rows["Apache Kafka"]
     return {
-        "start_seconds": Figure(ours.empty_seconds, "seconds from the start to the first answer"),
-        "kafka_start_seconds": Figure(kafka.empty_seconds, "the same of Apache Kafka"),
+        "start_seconds": Figure(ours.empty_seconds, "seconds from the start to the first response"),
+        "kafka_start_seconds": Figure(kafka.empty_seconds, "the same for Apache Kafka"),
         "start": Figure(kafka.empty_seconds / ours.empty_seconds, "Apache Kafka's start over ours"),
         "mib": Figure(ours.empty_mib, "MiB after the start"),
-        "kafka_mib": Figure(kafka.empty_mib, "the same of Apache Kafka"),
+        "kafka_mib": Figure(kafka.empty_mib, "the same for Apache Kafka"),
         "memory": Figure(kafka.empty_mib / ours.empty_mib, "Apache Kafka's memory over ours"),
         "running_broker_ms": Figure(found.in_process[0].median_ms, "milliseconds until running_broker is ready"),
     }
@@ -434,7 +434,7 @@ SOURCES: Final[dict[str, Source]] = {
         _figures_of_mirror,
     ),
     "broker": Source(
-        "start of a broker process on a directory that a clean stop left, and its memory then",
+        "start of a broker process after a clean stop, and its memory after the start",
         3,
         _measure_broker,
         _figures_of_broker,
@@ -465,8 +465,8 @@ SOURCES: Final[dict[str, Source]] = {
     "silence": Source(
         "one broker behind a proxy; clients with default options, whose connections all go silent at the same time."
         " Half-open: both directions lose everything, new connections work. Requests lost, answers lost: one direction"
-        " does. Black hole: everything is lost for five seconds, and the time counts from then on. Drip: three bytes a"
-        " second pass",
+        " loses everything. Black hole: everything is lost for five seconds, and the time counts from then on. Drip:"
+        " three bytes a second pass",
         1,
         _measure_silence,
         _figures_of_silence,

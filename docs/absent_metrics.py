@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 _NO_SELECTOR: Final = "the event loop has no selector of its own for each client"
-_NO_REAUTHENTICATION: Final = "authentication again is not counted apart"
+_NO_REAUTHENTICATION: Final = "re-authentications are not counted separately"
 _CHANNELS: Final = (
     r"kafka\.server:type=(AddPartitionsManager-channel|Persister-channel|alter-partition|directory-assignments|forwarding|"
     r"heartbeat|registration|txn-marker-channel)-metrics"
@@ -26,15 +26,15 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     (
         r"kafka\.consumer:type=consumer-metrics",
         r"poll-idle-ratio-avg|time-between-poll.*",
-        "records also come by iteration, where calls are not counted",
+        "records also arrive by iteration, whose steps are not counted",
     ),
     (
         r"kafka\.consumer:type=consumer-coordinator-metrics",
         r"failed-rebalance.*|partition-(assigned|lost|revoked)-latency.*",
-        "durations of callbacks are events of hooks=",
+        "hooks= receives the durations of callbacks",
     ),
     (r"kafka\.producer:type=producer-metrics", r"record-size-max", "it would cost time for each record"),
-    (r"kafka\.producer:type=producer-metrics", r"metadata-wait-time-ns-total", "not measured"),
+    (r"kafka\.producer:type=producer-metrics", r"metadata-wait-time-ns-total", "the wait is not measured"),
     (r"kafka\.producer:type=producer-metrics", r"txn-prepare-time-ns-total", "there is no two-phase commit (KIP-939)"),
     (r"kafka\..*", r"(Mean|OneMinute|FiveMinute|FifteenMinute)Rate|EventType|RateUnit", "Prometheus computes rates"),
     (r"kafka\..*", r"Mean|Min|StdDev|LatencyUnit", "Prometheus computes averages from sum and count"),
@@ -77,7 +77,7 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     (
         r"kafka\.server:type=BrokerTopicMetrics,name=ReassignmentBytesOutPerSec",
         r".*",
-        "ReplicationBytesOutPerSec has them; the receiving broker counts ReassignmentBytesInPerSec",
+        "ReplicationBytesOutPerSec includes them; the receiving broker counts ReassignmentBytesInPerSec",
     ),
     (
         r"kafka\.server:type=KafkaRequestHandlerPool,name=(Broker|Controller)RequestHandlerAvgIdlePercent",
@@ -89,14 +89,14 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
         r"Count",
         "it is a share of time, not a count",
     ),
-    (r"kafka\.server:type=(KafkaServer|ControllerServer),name=ClusterId", r".*", "a text is no value for Prometheus"),
+    (r"kafka\.server:type=(KafkaServer|ControllerServer),name=ClusterId", r".*", "Prometheus has no text values"),
     (
         r"kafka\.server:type=(KafkaServer|ControllerServer),name=yammer-metrics-count",
         r".*",
-        "the number of metrics is that of the lines",
+        "the lines of the export can be counted",
     ),
     (r"kafka\.server:type=client-metrics", r".*-rate", "Prometheus computes rates"),
-    (r".*:type=kafka-metrics-count", r"count", "the number of metrics is that of the lines"),
+    (r".*:type=kafka-metrics-count", r"count", "the lines of the export can be counted"),
     (
         r"kafka\.server:type=(Fetch|Produce|Request|ControllerMutation)",
         r"queue-size|exempt-request-time",
@@ -105,7 +105,7 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     (
         r"kafka\.server:type=BrokerMetadataListener,.*",
         r".*",
-        "metadata is applied in changes, which have records of several batches",
+        "the node applies metadata in changes with records of several batches",
     ),
     (
         r"kafka\.server:type=MetadataLoader,name=AvgIdleRatio",
@@ -120,7 +120,7 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     (
         r"kafka\.server:type=raft-metrics",
         r"current-vote-directory-id|number-unknown-voter-connections",
-        "an id is no value for Prometheus; `triokafka quorum describe` shows the voters with their directories",
+        "Prometheus has no values that are ids; `triokafka quorum describe` shows the voters with their directories",
     ),
     (
         r"kafka\.server:type=group-coordinator-metrics",
@@ -131,7 +131,7 @@ ABSENT: Final[tuple[tuple[str, str, str], ...]] = (
     (
         r"kafka\.server:type=ReplicaAlterLogDirsManager.*",
         r".*",
-        "replicas do not move between data directories",
+        "moves between data directories have no fetchers; `triokafka log dirs` shows their lag",
     ),
     (
         r"kafka\.server:type=ReplicaFetcherManager,name=DeadThreadCount",

@@ -25,7 +25,7 @@ _LETTERS: Final = {"confluent-kafka": "C", "kafka-python": "K", "aiokafka": "A",
 
 
 def results() -> dict[str, Any]:
-    """What the last run that was kept has found."""
+    """Return the stored results of a run."""
     found: dict[str, Any] = json.loads((DOCS / "conformance.json").read_text(encoding="utf-8"))
     return found
 
@@ -34,16 +34,17 @@ def page(found: Mapping[str, Any]) -> str:
     """The whole page."""
     brokers, clients = found["brokers"], found["clients"]
     scenarios: Mapping[str, Any] = found["scenarios"]
-    versions = ", ".join(f"{_LETTERS[name]} {name} {version}" for name, version in clients.items())
+    versions = ", ".join(f"{_LETTERS[name]}: {name} {version}" for name, version in clients.items())
     heads = [f"{name} {version}".strip() for name, version in brokers.items()]
     parts = [
         "<!-- Made by `python -m tests.conformance.results` from what `make interop` found; change the scenarios. -->",
         "# Conformance",
         "This page shows which Kafka clients work with triokafka's broker, case by case. "
         f"{len(scenarios)} scenarios, each written once, run with four clients ({versions}) on three brokers; "
-        "`make interop` repeats them. A scenario demands only what Apache Kafka does, and therefore runs there, too. "
-        "A letter stands for a client with which the scenario passed, and a letter ~~struck out~~ for one with which "
-        "it failed. A client without a letter does not offer what the scenario needs; its totals leave that out.",
+        "`make interop` repeats them. A scenario requires only behaviour that Apache Kafka has, and therefore runs "
+        "there, too. In the tables, a letter means that the scenario passed with that client, and a ~~struck-out~~ "
+        "letter that it failed. A client without a letter lacks a feature that the scenario needs; its totals do not "
+        "count the scenario.",
         "All brokers have the same settings, which shorten intervals, for example of retention and compaction. "
         "noida-db, a local server for tests that speaks several protocols, has no such settings: a scenario fails "
         "there if its effect takes longer than thirty seconds.",
@@ -56,8 +57,8 @@ def page(found: Mapping[str, Any]) -> str:
             if name.startswith(f"{area}/")
         ]
         parts += [f"## {_TITLES[area]}", _table(["scenario", *heads], rows)]
-    parts += ["## What did not pass, and how", *_failures(scenarios, brokers)]
-    parts += ["## What a client does not offer", *_not_offered(scenarios, brokers)]
+    parts += ["## Failures", "Each line has a scenario's name in `tests/conformance/scenarios` and the first error."]
+    parts += [*_failures(scenarios, brokers), "## Missing features of clients", *_not_offered(scenarios, brokers)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -87,7 +88,7 @@ def _failures(scenarios: Mapping[str, Any], brokers: Mapping[str, Any]) -> list[
                 text = next(iter(failed.values()))
                 letters = " ".join(_LETTERS[client] for client in failed)
                 lines.append(f"- {name} ({letters}): `{text.replace('`', chr(39))[:160]}`")
-        found.append(f"{broker}: " + ("\n\n" + "\n".join(lines) if lines else "nothing."))
+        found.append(f"{broker}: none." if not lines else f"{broker}:\n\n" + "\n".join(lines))
     return found
 
 
@@ -107,5 +108,5 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def write() -> None:
-    """Write the page anew."""
+    """Write the page."""
     (DOCS / "conformance.md").write_text(page(results()), encoding="utf-8")

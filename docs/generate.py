@@ -37,7 +37,7 @@ _GIVEN_UP: Final = "removed from Kafka"
 
 
 def apis_page() -> str:
-    """Every API of Kafka, and what of it is here: the page ``docs/apis.md``."""
+    """Every API of Kafka, and its versions in this package: the page ``docs/apis.md``."""
     of_broker, of_controller = Handlers(), Handlers(CONTROLLER_MODULES)
     handlers = {**of_controller, **of_broker}
     rows = []
@@ -53,13 +53,13 @@ def apis_page() -> str:
     return _page(
         "API versions",
         f"The APIs of Apache Kafka {KAFKA_RELEASE}, with three ranges of versions: Kafka's stable versions, the "
-        "versions declared here (which the client uses and the package encodes and decodes), and the versions that the "
-        "broker or the controller serves. An empty cell means none. "
+        "versions declared in this package (which it encodes and decodes, and its clients use), and the versions that "
+        "its broker or controller serves. An empty cell means none. "
         f"Of {live} APIs, {len(API_NAMES)} are declared; brokers serve {len(of_broker)}, and controllers "
         f"{len(of_controller)} on listeners of their own.",
         table(["key", "API", "Kafka", "declared", "served"], rows, numbers=1),
-        "Like Kafka, the broker advertises Produce from version 0 although it serves it from version 3: if a broker "
-        "does not advertise the old versions, librdkafka assumes that it does not support compression.",
+        "Like Kafka's, the broker advertises Produce from version 0, although it serves only version 3 and later: if a "
+        "broker does not advertise the old versions, librdkafka assumes that it does not support compression.",
     )
 
 
@@ -71,7 +71,7 @@ def producer_page() -> str:
         written.rstrip(),
         _MADE_BELOW,
         "## Options",
-        "Keyword arguments of `triokafka.Producer`. `own`: Kafka has no such property.",
+        "Keyword arguments of `triokafka.Producer`. *own* means that Kafka has no such property.",
         options.options_table([row for row in ProducerOptions.describe() if row[0] not in shared], ProducerOptions),
         "Options of all clients:",
         options.options_table(ClientOptions.describe(), ClientOptions),
@@ -94,7 +94,7 @@ def metrics_page() -> str:
     parts.append("## Broker and controller metrics")
     rows = [[code(name), one.kind, one.unit, one.meaning] for name, one in BROKER_METRICS.items()]
     parts.append(table(["MBean", "kind", "unit", "meaning"], rows))
-    parts += ["## Not here", "Metrics of Apache Kafka 4.3 that are absent, as regular expressions, and why."]
+    parts += ["## Absent metrics", "Metrics of Apache Kafka 4.3 that triokafka lacks, as regular expressions."]
     absent = [[code(mbean), code(attribute), why] for mbean, attribute, why in ABSENT]
     parts.append(table(["MBean", "attribute", "reason"], absent))
     return "\n\n".join(parts) + "\n"
@@ -183,8 +183,8 @@ def errors_page() -> str:
     own = [value for value in classes if value not in coded]
     return _page(
         "Errors",
-        "All are in `triokafka.errors`, below `KafkaError`. Retriable: the same call may succeed later. Stale: the "
-        "client's picture of the cluster is out of date, and the client refreshes it.",
+        "All are in `triokafka.errors` and subclasses of `KafkaError`. Retriable: the same call may succeed later. "
+        "Stale: the client's metadata of the cluster is out of date, and the client refreshes it.",
         "## With a code of the protocol",
         table(
             ["code", "class", "retriable", "meaning", "what to do"],

@@ -128,11 +128,11 @@ def _page() -> Iterator[str]:
     yield "<!-- Made by `python -m docs.measured` from the files in `docs/numbers`. -->"
     yield ""
     yield from (
-        "`make numbers` measures everything on this page, in a quarter of an hour on a quiet machine, and writes it",
-        "here. Clients and brokers of a table take turns, so that a slow moment of the machine hits all, and medians",
-        "are compared. Ratios are what counts; absolute figures are those of the machine, and its load is given.",
-        "*A over B* is A's figure divided by B's, put so that more than 1 is good for triokafka. p50 and p99: half of",
-        "all cases, and 99 of 100, are at most so large. `make bench` measures more cases.",
+        "`make numbers` measures all figures on this page, in a quarter of an hour on a quiet machine, and writes the",
+        "page. Clients and brokers of a table take turns, so that a slow moment of the machine affects all, and the",
+        "figures are medians. Compare the ratios: absolute figures depend on the machine and its load, which each",
+        "section states. *A over B* is A's figure divided by B's, in the order in which more than 1 is better for",
+        "triokafka. Half of all cases are at most p50, and 99 of 100 at most p99. `make bench` measures more cases.",
     )
     for path in sorted(NUMBERS.glob("*.json")):
         found = document(path.stem)

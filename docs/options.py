@@ -62,7 +62,11 @@ KAFKAS_NAMES: Final[dict[str, str]] = {
 """Kafka's names of clients' options, where they are not the same with dots; empty for what Kafka does not have."""
 
 _OF_SECURITY: Final = ("security_", "ssl_", "sasl_")
-_CONSTRUCTORS: Final = {ProducerOptions: "Producer", ConsumerOptions: "Consumer", AdminOptions: "AdminClient"}
+_CONSTRUCTORS: Final[dict[type[ClientOptions], str]] = {
+    ProducerOptions: "Producer",
+    ConsumerOptions: "Consumer",
+    AdminOptions: "AdminClient",
+}
 
 BROKER_GROUPS: Final[dict[str, tuple[str, str]]] = {
     "nodes": ("Nodes and listeners", "Who a node is, where it listens, and which address clients get."),
@@ -134,7 +138,7 @@ def pages() -> dict[str, tuple[str, tuple[str, ...]]]:
         found[f"options-{constructor.lower()}.md"] = (
             f"{constructor} options",
             (
-                f"Keyword arguments of `{constructor}`, with Apache Kafka's names. `own`: Kafka has no "
+                f"Keyword arguments of `{constructor}`, with Apache Kafka's names. *own* means that Kafka has no "
                 "such property. An unknown name or an invalid value raises `ConfigurationError` at construction.",
                 f"## Of the {options.KIND}",
                 options_table(own, options),

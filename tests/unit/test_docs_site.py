@@ -7,8 +7,8 @@ import pkgutil
 import re
 from typing import Any
 
-import docutils.core  # type: ignore[import-untyped]
-import docutils.nodes  # type: ignore[import-untyped]
+import docutils.core
+import docutils.nodes
 import pytest
 from sphinx.ext import napoleon
 from sphinx.ext.napoleon.docstring import GoogleDocstring

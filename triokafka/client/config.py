@@ -78,7 +78,7 @@ class ClientOptions(OAuthOptions):
         " 'SASL_PLAINTEXT' and 'SASL_SSL' log in with sasl_mechanism.",
     )
     ssl_context: ssl.SSLContext | None = option(
-        None, tls_context, "A finished ssl.SSLContext; the other ssl options then have no effect."
+        None, tls_context, "A complete ssl.SSLContext; the other ssl options then have no effect."
     )
     ssl_check_hostname: bool = option(True, flag(), "Refuse a broker whose certificate is for another host name.")
     ssl_cafile: str | None = option(
@@ -146,7 +146,7 @@ class ClientOptions(OAuthOptions):
         "kafka", text(), "For GSSAPI: the first part of the broker's Kerberos principal."
     )
     sasl_kerberos_domain_name: str | None = option(
-        None, text(optional=True), "For GSSAPI: the host in the broker's principal, if the client connects to another."
+        None, text(optional=True), "For GSSAPI: the host in the broker's principal, if it is not the connected host."
     )
     client_dns_lookup: str = option(
         "use_all_dns_ips",
@@ -215,7 +215,7 @@ class ClientOptions(OAuthOptions):
         "INFO", choice("INFO", "DEBUG", "TRACE"), "Most detailed level of the metrics that are recorded."
     )
     enable_metrics_push: bool = option(
-        True, flag(), "Push metrics to brokers that ask for them, as subscriptions of the cluster say (KIP-714)."
+        True, flag(), "Push metrics to brokers, if a subscription of the cluster requests them (KIP-714)."
     )
     metric_reporters: tuple[MetricsReporter, ...] = option(
         (), reporter_objects, "A MetricsReporter object, or several: receive added, changed and removed metrics."

@@ -23,7 +23,7 @@ class OAuthOptions:
         None,
         text(optional=True),
         "The URLs that OAUTHBEARER may use, separated by commas; none by default. The environment variable"
-        " TRIOKAFKA_SASL_OAUTHBEARER_ALLOWED_URLS overrules it.",
+        " TRIOKAFKA_SASL_OAUTHBEARER_ALLOWED_URLS overrides it.",
     )
     sasl_oauthbearer_allowed_files: str | None = option(
         None,
@@ -44,7 +44,7 @@ class OAuthOptions:
     )
     sasl_oauthbearer_scope: str | None = option(None, text(optional=True), "The scope to ask for.")
     sasl_oauthbearer_header_urlencode: bool = option(
-        False, flag(), "Form-encode id and secret in the Authorization header, as RFC 6749 has it."
+        False, flag(), "Form-encode id and secret in the Authorization header, as RFC 6749 requires."
     )
     sasl_oauthbearer_scope_claim_name: str = option("scope", text(), "The claim of a token with its scopes.")
     sasl_oauthbearer_sub_claim_name: str = option("sub", text(), "The claim of a token with the principal.")
@@ -72,25 +72,25 @@ class OAuthOptions:
         300, integer(0), "How long an assertion is valid, in seconds."
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = option(
-        60, integer(0), "How long before its making an assertion is valid, in seconds."
+        60, integer(0), "How long before its creation an assertion is valid, in seconds."
     )
-    sasl_oauthbearer_assertion_claim_jti_include: bool = option(False, flag(), "Give every assertion an id of its own.")
+    sasl_oauthbearer_assertion_claim_jti_include: bool = option(False, flag(), "Give every assertion a unique id.")
     sasl_login_callback_handler_class: str | None = option(
-        None, text(optional=True), "Java's OAuthBearerLoginCallbackHandler; without effect, because the URL decides."
+        None, text(optional=True), "Accepts Java's OAuthBearerLoginCallbackHandler. It has no effect."
     )
     sasl_login_connect_timeout_ms: float = option(10_000, number(1), "How long connecting to the provider may take.")
     sasl_login_read_timeout_ms: float = option(10_000, number(1), "How long the provider's answer may take.")
     sasl_login_retry_backoff_ms: float = option(
-        100, number(0), "Wait before the provider is asked again; doubles with each failure."
+        100, number(0), "Wait before the next request to the provider; doubles with each failure."
     )
     sasl_login_retry_backoff_max_ms: float = option(
-        10_000, number(0), "Longest such wait, and how long after the first attempt the last one may begin."
+        10_000, number(0), "Longest such wait. No attempt begins later than this after the first one."
     )
     sasl_login_refresh_window_factor: float = option(
         0.8, number(0.5, 1), "The part of a token's life after which the client replaces it."
     )
     sasl_login_refresh_window_jitter: float = option(
-        0.05, number(0, 0.25), "The largest random part of a token's life that is added to it."
+        0.05, number(0, 0.25), "The largest random addition to sasl_login_refresh_window_factor."
     )
     sasl_login_refresh_min_period_seconds: float = option(
         60, number(0, 900), "Shortest time between two replacements of a token, in seconds."

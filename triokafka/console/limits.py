@@ -22,13 +22,13 @@ class ConsoleLimits:
     session_idle_ms: int = 1_800_000
     """Time without requests after which a session ends."""
     login_max_failures: int = 10
-    """Refused logins of one address within a minute, before further ones are refused unread."""
+    """Refused logins of one address within a minute, before further ones are refused without a check."""
     send_timeout_ms: int = 30_000
     """How long a browser may take to read a response before its connection is closed."""
     search_max_ms: int = 5_000
     """Duration of one search."""
     search_max_records: int = 200_000
-    """Records that one search looks at."""
+    """Records that one search reads."""
     max_searches: int = 8
     """Searches that run at a time."""
     answer_max_ms: int = 20_000
@@ -42,9 +42,9 @@ class ConsoleLimits:
     sampled_partitions: int = 2_000
     """Partitions whose end offsets are sampled for rates."""
     max_series: int = 400
-    """Lines of all charts; the line that was longest without a value goes first."""
+    """Lines of all charts. Above it, the line that has had no value for the longest time is dropped."""
     max_samples: int = 360
-    """Samples that are kept of each line and each group."""
+    """Samples of each line and each group."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

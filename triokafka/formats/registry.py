@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from triokafka.backoff import Backoff
 from triokafka.errors import ClosedError, ConfigurationError, KafkaError
+from triokafka.formats.decoding import DecodeError
 from triokafka.world import World
 from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ENVELOPE: Final = 5
+ENVELOPE_BYTES: Final = 5
+_MAGIC: Final = b"\0"
 _END: Final = 2**31 - 1  # pyarrow 26 fails on values of five bytes without an end
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 _TRIES: Final = 6
@@ -229,23 +231,41 @@ class Enveloped(NamedTuple):
     payloads: pa.Array
 
 
+def envelope(schema_id: int) -> bytes:
+    """Return the bytes before a payload."""
+    return _MAGIC + schema_id.to_bytes(4, "big")
+
+
+def schema_id_in(data: bytes) -> int:
+    """Return the schema id in the envelope of a value. The first `ENVELOPE_BYTES` of the value are enough.
+
+    Raises:
+        DecodeError: the bytes have no envelope.
+    """
+    head = data[:ENVELOPE_BYTES]
+    if len(head) < ENVELOPE_BYTES or head[:1] != _MAGIC:
+        raise DecodeError(f"it does not begin with a zero byte and a schema id, but with {head.hex(' ') or 'nothing'}")
+    return int.from_bytes(head[1:], "big")
+
+
 def opened(column: pa.Array) -> tuple[list[Enveloped], dict[int, str]]:
     """Remove the envelopes and group the values by schema; returns the errors of other values by position."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    heads = pc.binary_slice(column, 0, _ENVELOPE).dictionary_encode()
+    heads = pc.binary_slice(column, 0, ENVELOPE_BYTES).dictionary_encode()
     found: list[Enveloped] = []
     errors: dict[int, str] = {}
     for number, head in enumerate(heads.dictionary.to_pylist()):
         positions = pc.indices_nonzero(pc.equal(heads.indices, number)).to_pylist()
-        if len(head) < _ENVELOPE or head[0]:
-            why = f"it does not begin with a zero byte and a schema id, but with {head.hex(' ') or 'nothing'}"
-            errors.update(dict.fromkeys(positions, why))
+        try:
+            schema_id = schema_id_in(head)
+        except DecodeError as error:
+            errors.update(dict.fromkeys(positions, str(error)))
         else:
             theirs = column if len(positions) == len(column) else column.take(pa.array(positions, pa.int64()))
-            payloads = pc.binary_slice(theirs, _ENVELOPE, _END)
-            found.append(Enveloped(int.from_bytes(head[1:], "big"), positions, payloads))
+            payloads = pc.binary_slice(theirs, ENVELOPE_BYTES, _END)
+            found.append(Enveloped(schema_id, positions, payloads))
     return found, errors
 
 

@@ -17,10 +17,16 @@ from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
 from triokafka.formats.decoding import DecodeError, require
-from triokafka.formats.registry import RegisteredSchema, SchemaRegistry, UnknownSchemaError, UnknownSubjectError
+from triokafka.formats.registry import (
+    ENVELOPE_BYTES,
+    RegisteredSchema,
+    SchemaRegistry,
+    UnknownSchemaError,
+    UnknownSubjectError,
+    envelope,
+    schema_id_in,
+)
 
-_MAGIC: Final = b"\0"
-_HEAD: Final = 5
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
 PROTOBUF: Final = "PROTOBUF"
@@ -50,15 +56,12 @@ class ValueDecoder:
             SchemaRegistryError: the registry does not answer.
             ConfigurationError: the package of the format is not installed, or the schema is invalid.
         """
-        if len(data) < _HEAD or data[:1] != _MAGIC:
-            shown = data[:_HEAD].hex(" ") or "nothing"
-            raise DecodeError(f"it does not begin with a zero byte and a schema id, but with {shown}")
-        number = int.from_bytes(data[1:_HEAD], "big")
+        number = schema_id_in(data)
         decode = self._decoders.get(number)
         if decode is None:
             decode = self._decoders[number] = self._decoder(self._registry.by_id(number))
         try:
-            return decode(data[_HEAD:])
+            return decode(data[ENVELOPE_BYTES:])
         except (DecodeError, ConfigurationError):
             raise
         except Exception as error:  # the packages raise anything for bytes that do not match
@@ -170,7 +173,7 @@ class ValueEncoder:
             found = self._latest()
         else:
             found = self._registry.register(self._subject, self._schema, kind=self._kind)
-        head = _MAGIC + found.id.to_bytes(4, "big")
+        head = envelope(found.id)
         match found.kind:
             case "JSON":
                 return lambda value: head + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

@@ -15,8 +15,8 @@ from uuid import UUID
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol import compiler
 from triokafka.protocol.codec_runtime import parse_raw_tags
-from triokafka.protocol.composites import Absent, NullableStructure, Structure
 from triokafka.protocol.primitives import ArrayType
+from triokafka.protocol.structures import Absent, NullableStructure, Structure
 from triokafka.protocol.tagged_fields import TaggedField, TaggedFields
 
 _ANY_VERSION: Final = 32767

@@ -13,7 +13,6 @@ from typing import Any, Final
 from construct import Renamed
 
 from triokafka.named_tuple import NamedTuple
-from triokafka.protocol.composites import Absent, NullableStructure, Structure
 from triokafka.protocol.primitives import (
     NIL_UUID,
     ArrayType,
@@ -27,6 +26,7 @@ from triokafka.protocol.primitives import (
     VarIntType,
 )
 from triokafka.protocol.source import SourceWriter
+from triokafka.protocol.structures import Absent, NullableStructure, Structure
 from triokafka.protocol.tagged_fields import TaggedFields
 
 

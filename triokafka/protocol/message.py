@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Final, Generic, Self, TypeVar, cast
 from triokafka.errors import UnsupportedVersionError
 from triokafka.protocol import compiler
 from triokafka.protocol.codec_runtime import MIN_PART_BYTES
-from triokafka.protocol.composites import Structure
 from triokafka.protocol.declaration import (
     Field,
     Struct,
@@ -28,6 +27,7 @@ from triokafka.protocol.declaration import (
     iter_structs,
     version_range,
 )
+from triokafka.protocol.structures import Structure
 from triokafka.structs import Buffer
 
 MOST_MEMORY: Final = 64

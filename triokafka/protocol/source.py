@@ -9,8 +9,8 @@ from typing import Any
 
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol import codec_runtime
-from triokafka.protocol.composites import Structure
 from triokafka.protocol.primitives import NIL_UUID
+from triokafka.protocol.structures import Structure
 
 
 class Origin(NamedTuple):

@@ -15,6 +15,7 @@ from tests.support.scripted_broker import CLOSE, SILENCE, ScriptedBroker, Script
 from tests.support.simulated import current_simulation, simulated
 from triokafka.errors import IllegalStateError, KafkaConnectionError, RequestTimedOutError, UnsupportedVersionError
 from triokafka.network.node_channel import NodeChannel
+from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse
 from triokafka.protocol.api.vote import VoteRequest
@@ -181,6 +182,33 @@ async def test_cancelled_sender_leaves_the_channel_usable() -> None:
 
         answer, _cancelled = await cancelled_at_each_checkpoint(send, check)
         assert isinstance(answer, MetadataResponse)
+
+
+@simulated
+async def test_cancelled_wait_leaves_another_request_of_the_task_on_its_way() -> None:
+    """As in a fetcher, which sends its next fetch before it has processed a response."""
+    async with peer_and_channel() as (_peer, channel):
+        ahead: list[ResponseWaiter] = []
+
+        async def send_both() -> MetadataResponse:
+            ahead.clear()
+            first = await channel.submit(ASK)
+            ahead.append(await channel.submit(ASK))
+            await first.wait()
+            answer: MetadataResponse = await ahead[0].wait()
+            return answer
+
+        async def check() -> None:
+            for waiter in ahead:
+                assert isinstance(await waiter.wait(), MetadataResponse)
+            assert isinstance(
+                await channel.send(FindCoordinatorRequest(coordinator_keys=["g"])), FindCoordinatorResponse
+            )
+            assert channel.is_ready
+
+        answer, cancelled = await cancelled_at_each_checkpoint(send_both, check)
+        assert isinstance(answer, MetadataResponse)
+        assert cancelled >= 2
 
 
 @simulated

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tests.unit.protocol.fillings import plain
 from triokafka.errors import ProtocolError
-from triokafka.protocol.composites import Structure
 from triokafka.protocol.message import Message, Struct, field
 from triokafka.protocol.primitives import (
     Array,
@@ -35,6 +34,7 @@ from triokafka.protocol.primitives import (
     VarInt,
     VarLong,
 )
+from triokafka.protocol.structures import Structure
 from triokafka.protocol.tagged_fields import TaggedField, TaggedFields
 
 

@@ -151,9 +151,7 @@ def _check_target(
     check_replicas(image, target)
     count = len(set(partition.replicas) - set(partition.removing_replicas))
     if not may_change_count and len(target) != count:
-        raise errors.InvalidReplicationFactorError(
-            f"The replication factor is changed from {count} to {len(target)}, which the request does not allow."
-        )
+        raise errors.InvalidReplicationFactorError(f"The replication factor is changed from {count} to {len(target)}")
 
 
 def list_reassignments(

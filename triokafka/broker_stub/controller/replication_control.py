@@ -394,8 +394,8 @@ def _check_deletable(
         raise errors.InvalidRequestError("Duplicate topic name." if name is not None else "Duplicate topic id.")
     if topic is None:
         if name is None:
-            raise errors.UnknownTopicIdError(f"There is no topic with the id {topic_id}.")
-        raise errors.UnknownTopicOrPartitionError(f"Topic '{name}' does not exist.")
+            raise errors.UnknownTopicIdError("This server does not host this topic ID.")
+        raise errors.UnknownTopicOrPartitionError("This server does not host this topic-partition.")
     if times_found[topic.topic_id] > 1:
         raise errors.InvalidRequestError("The provided topic name maps to an ID that was already supplied.")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import is_hidden, is_known
+from triokafka.broker_stub.config.broker import ALIASES, is_hidden, is_known
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfigDefinition as TopicDefinition
 from triokafka.broker_stub.metadata import resource_configs
@@ -183,6 +183,11 @@ def broker_entries(config: BrokerConfig, image: MetadataImage, *, cluster_wide: 
                 synonyms=tuple(synonyms),
             )
         )
+    described = {entry.name: entry for entry in entries}
+    for alias, name in ALIASES.items():  # Kafka lists such an option under both names
+        same = described[name]
+        renamed = tuple(synonym._replace(name=alias) for synonym in same.synonyms)
+        entries.append(same._replace(name=alias, synonyms=renamed))
     for name in sorted({*cluster, *own} - set(DEFINITIONS)):
         values, source = (own, ConfigSource.DYNAMIC_BROKER)
         if name not in own:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from triokafka.broker_stub.log.config import ConfigType, LogConfigDefinition
-from triokafka.broker_stub.log.config_definition import between, one_of, parse_int
+from triokafka.broker_stub.log.config_definition import between, one_of
 from triokafka.broker_stub.metadata.match_patterns import why_refused
 from triokafka.errors import InvalidConfigurationError, InvalidRequestError
 from triokafka.protocol.configuration import ConfigResourceType
@@ -22,6 +22,7 @@ _MATCH_KEYS: Final = (
     "client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address",
     "client_source_port",
 )  # fmt: skip
+_INTERVAL: Final = "interval.ms"
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?", re.ASCII)
 
 
@@ -120,9 +121,7 @@ GROUP_DEFINITIONS: Final = _table(*map(_with_synonym, _GROUP))
 """Configuration of a group, by name."""
 
 CLIENT_METRICS_DEFINITIONS: Final = _table(
-    LogConfigDefinition(
-        "interval.ms", _T.INT, 300_000, "How often clients are to push the metrics.", between(100, 3_600_000)
-    ),
+    LogConfigDefinition(_INTERVAL, _T.INT, 300_000, "How often clients are to push the metrics."),
     LogConfigDefinition(
         "match", _T.LIST, (), "Which clients are meant, as key=regular expression; all by default.", _match
     ),
@@ -172,12 +171,11 @@ def validate(
             if of_group:
                 raise InvalidConfigurationError(f"Unknown group config name: {name}; known are {', '.join(table)}")
             raise InvalidRequestError(f"Unknown client metrics configuration: {name}; known are {', '.join(table)}")
-        try:
-            value = definition.parse(text)
-        except InvalidConfigurationError as error:
-            if of_group or name == "match" or not _is_whole(text):
-                raise
-            raise InvalidRequestError(str(error)) from None
+        value = definition.parse(text)
+        if name == _INTERVAL and not 100 <= value <= 3_600_000:
+            raise InvalidRequestError(
+                f"Invalid value {value} for {name}, interval must be between 100 and 3600000 (1 hour)"
+            )
         low, high = bounds.get(name, (None, None)) if of_group else (None, None)
         if low is not None and value < low:
             raise InvalidConfigurationError(f"{name} must be greater than or equal to {bound_name(name, 'min')}, {low}")
@@ -189,10 +187,3 @@ def bound_name(name: str, which: str) -> str:
     """Return the broker's option with the lowest ("min") or highest ("max") value of a group's key."""
     protocol, _, rest = name.partition(".")
     return f"group.{protocol}.{which}.{rest}"
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        return abs(parse_int(text.strip())) < 2**31
-    except ValueError:
-        return False

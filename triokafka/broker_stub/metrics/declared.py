@@ -94,7 +94,7 @@ _PURGATORY: Final = {
     ),
     **{
         f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec": DeclaredMetric(
-            "meter", "operations", f"Delayed operations of kind {kind} that ended by time."
+            "meter", "operations", f"Delayed {kind} operations that expired."
         )
         for kind in ("Produce", "Fetch", "DeleteRecords")
     },
@@ -102,7 +102,7 @@ _PURGATORY: Final = {
         "kafka.server:type=FetchSessionCache",
         NumIncrementalFetchSessions=_gauge("sessions", "Incremental fetch sessions."),
         NumIncrementalFetchPartitionsCached=_gauge("partitions", "Partitions in incremental fetch sessions."),
-        IncrementalFetchSessionEvictionsPerSec=_meter("sessions", "Fetch sessions that made room for others."),
+        IncrementalFetchSessionEvictionsPerSec=_meter("sessions", "Fetch sessions that the broker evicted for others."),
     ),
 }
 _REPLICAS: Final = {
@@ -115,7 +115,7 @@ _REPLICAS: Final = {
         UnderMinIsrPartitionCount=_gauge("partitions", "Led partitions below min.insync.replicas."),
         AtMinIsrPartitionCount=_gauge("partitions", "Led partitions at min.insync.replicas."),
         ReassigningPartitions=_gauge("partitions", "Led partitions that are being reassigned."),
-        ProducerIdCount=_gauge("producers", "Producer ids that the logs of this broker remember."),
+        ProducerIdCount=_gauge("producers", "Producer ids in the producer state of this broker's logs."),
         PartitionsWithLateTransactionsCount=_gauge("partitions", "Led partitions with a transaction that is late."),
         IsrShrinksPerSec=_meter("changes", "Committed removals from in-sync sets."),
         IsrExpandsPerSec=_meter("changes", "Committed additions to in-sync sets."),
@@ -125,7 +125,7 @@ _REPLICAS: Final = {
         "kafka.server:type=ReplicaFetcherManager",
         MaxLag=_gauge("records", "Largest lag of a follower's replica."),
         MinFetchRate=_gauge("fetches per second", "Answered fetches of the slowest fetcher; 0 without fetchers."),
-        FailedPartitionsCount=_gauge("partitions", "Followed partitions that rest after an error."),
+        FailedPartitionsCount=_gauge("partitions", "Followed partitions that are not fetched after an error."),
     ),
     **_of(
         "kafka.server:type=FetcherLagMetrics",
@@ -142,17 +142,17 @@ _REPLICAS: Final = {
     ),
     **_of(
         "kafka.server:type=BrokerTopicMetrics",
-        BytesInPerSec=_meter("bytes", "Bytes that clients appended; with a tag topic also by topic."),
-        MessagesInPerSec=_meter("records", "Records that clients appended; with a tag topic also by topic."),
-        BytesOutPerSec=_meter("bytes", "Bytes given to consumers; with a tag topic also by topic."),
+        BytesInPerSec=_meter("bytes", "Bytes that clients appended; also by topic."),
+        MessagesInPerSec=_meter("records", "Records that clients appended; also by topic."),
+        BytesOutPerSec=_meter("bytes", "Bytes sent to consumers; also by topic."),
         ReplicationBytesInPerSec=_meter("bytes", "Bytes appended as a follower."),
-        ReplicationBytesOutPerSec=_meter("bytes", "Bytes given to followers."),
+        ReplicationBytesOutPerSec=_meter("bytes", "Bytes sent to followers."),
         ReassignmentBytesInPerSec=_meter("bytes", "Bytes appended as a follower that a reassignment adds."),
         TotalProduceRequestsPerSec=_meter("partitions", "Partitions in Produce requests; also by topic."),
         FailedProduceRequestsPerSec=_meter("partitions", "Partitions in Produce requests that failed."),
         BytesRejectedPerSec=_meter("bytes", "Bytes of batches that were too large."),
-        InvalidMessageCrcRecordsPerSec=_meter("batches", "Batches whose checksum or form was wrong."),
-        TotalFetchRequestsPerSec=_meter("partitions", "Partitions in Fetch requests; by topic: with records."),
+        InvalidMessageCrcRecordsPerSec=_meter("batches", "Batches with a wrong checksum or format."),
+        TotalFetchRequestsPerSec=_meter("partitions", "Partitions in Fetch requests; by topic, those with records."),
         FailedFetchRequestsPerSec=_meter("partitions", "Partitions in Fetch requests that failed."),
     ),
 }
@@ -167,9 +167,9 @@ _LOGS: Final = {
     **_of(
         "kafka.log:type=LogCleaner",
         max_buffer_utilization_percent=_gauge("%", "Use of the cleaner's memory in its last pass."),
-        cleaner_recopy_percent=_gauge("%", "Bytes that the last pass wrote, of those that it read."),
+        cleaner_recopy_percent=_gauge("%", "Bytes that the last pass wrote, in percent of those that it read."),
         max_clean_time_secs=_gauge("s", "Duration of the last pass."),
-        max_compaction_delay_secs=_gauge("s", "Longest time of a record without compaction."),
+        max_compaction_delay_secs=_gauge("s", "Longest time that a record has waited for compaction."),
     ),
     **_of(
         "kafka.log:type=LogCleanerManager",
@@ -201,11 +201,11 @@ _GROUPS: Final = {
         "kafka.coordinator.group:type=GroupMetadataManager",
         NumOffsets=_gauge("offsets", "Committed offsets."),
         NumGroups=_gauge("groups", "Classic groups."),
-        NumGroupsPreparingRebalance=_gauge("groups", "Classic groups in this state."),
-        NumGroupsCompletingRebalance=_gauge("groups", "Classic groups in this state."),
-        NumGroupsStable=_gauge("groups", "Classic groups in this state."),
-        NumGroupsDead=_gauge("groups", "Classic groups in this state."),
-        NumGroupsEmpty=_gauge("groups", "Classic groups in this state."),
+        NumGroupsPreparingRebalance=_gauge("groups", "Classic groups in the state PreparingRebalance."),
+        NumGroupsCompletingRebalance=_gauge("groups", "Classic groups in the state CompletingRebalance."),
+        NumGroupsStable=_gauge("groups", "Classic groups in the state Stable."),
+        NumGroupsDead=_gauge("groups", "Classic groups in the state Dead."),
+        NumGroupsEmpty=_gauge("groups", "Classic groups in the state Empty."),
     ),
     **_of(
         "kafka.server:type=group-coordinator-metrics",
@@ -220,7 +220,7 @@ _GROUPS: Final = {
         partition_load_time_max=_gauge("ms", "Longest recent time to load a partition."),
         partition_load_time_avg=_gauge("ms", "Average recent time to load a partition."),
     ),
-    **_of("triokafka:type=GroupCoordinator", HeldOperations=_gauge("operations", "Answers that wait for a commit.")),
+    **_of("triokafka:type=GroupCoordinator", HeldOperations=_gauge("operations", "Responses that wait for a commit.")),
 }
 _TRANSACTIONS: Final = {
     **_of(
@@ -234,26 +234,26 @@ _TRANSACTIONS: Final = {
     ),
     **_of(
         "kafka.server:type=AddPartitionsToTxnManager",
-        VerificationTimeMs=_times("Question of a partition's leader to a transaction coordinator."),
+        VerificationTimeMs=_times("Verification of a transaction by a partition's leader."),
         VerificationFailureRate=_meter("partitions", "Partitions that a transaction coordinator refused."),
     ),
 }
 _NODE: Final = {
     **_of(
         "kafka.server:type=KafkaServer",
-        linux_disk_read_bytes=_gauge("bytes", "What the process has read from disks."),
-        linux_disk_write_bytes=_gauge("bytes", "What the process has written to disks."),
+        linux_disk_read_bytes=_gauge("bytes", "Bytes that the process has read from disks."),
+        linux_disk_write_bytes=_gauge("bytes", "Bytes that the process has written to disks."),
         BrokerState=_gauge("state", "0 not running, 1 starting, 2 recovery, 3 running, 6 and 7 shutting down."),
     ),
     **_of(
         "kafka.server:type=broker-metadata-metrics",
         last_applied_record_offset=_gauge("offset", "Last metadata record that the node applied."),
-        last_applied_record_timestamp=_gauge("ms", "When that record was written, in milliseconds since 1970."),
-        last_applied_record_lag_ms=_gauge("ms", "Time since then; 0 on the active controller."),
+        last_applied_record_timestamp=_gauge("ms", "Timestamp of the last applied metadata record, in ms since 1970."),
+        last_applied_record_lag_ms=_gauge("ms", "Age of the last applied metadata record; 0 on the active controller."),
         metadata_apply_error_count=_gauge(
             "errors", "Changes that a part of the node could not apply; the log says why."
         ),
-        ignored_static_voters=_gauge("flag", "1 if controller.quorum.voters is set and the metadata has the voters."),
+        ignored_static_voters=_gauge("flag", "1 if controller.quorum.voters is ignored: the metadata has the voters."),
     ),
     **_of(
         "kafka.server:type=MetadataLoader",
@@ -267,7 +267,7 @@ _NODE: Final = {
         LatestSnapshotGeneratedBytes=_gauge(
             "bytes", "Size of the last snapshot of the metadata since the start, or 0."
         ),
-        LatestSnapshotGeneratedAgeMs=_gauge("ms", "Time since that snapshot, or since the start."),
+        LatestSnapshotGeneratedAgeMs=_gauge("ms", "Time since the last snapshot, or since the start."),
     ),
     **_of(
         "kafka.server:type=node-metrics",
@@ -285,8 +285,8 @@ _NODE: Final = {
     ),
     **_of(
         "kafka.server:type=ControllerServer",
-        linux_disk_read_bytes=_gauge("bytes", "What the process has read from disks."),
-        linux_disk_write_bytes=_gauge("bytes", "What the process has written to disks."),
+        linux_disk_read_bytes=_gauge("bytes", "Bytes that the process has read from disks."),
+        linux_disk_write_bytes=_gauge("bytes", "Bytes that the process has written to disks."),
     ),
     "process:type=cpu,name=seconds-total": DeclaredMetric("gauge", "s", "Processor time of all threads."),
     "process:type=resident,name=memory-bytes": DeclaredMetric("gauge", "bytes", "Memory in use."),
@@ -307,11 +307,11 @@ _CONTROLLER: Final = {
         OfflinePartitionsCount=_gauge("partitions", "Partitions without a leader."),
         PreferredReplicaImbalanceCount=_gauge("partitions", "Partitions whose leader is not the preferred replica."),
         LastAppliedRecordOffset=_gauge("offset", "Last metadata record that the controller applied."),
-        LastAppliedRecordTimestamp=_gauge("ms", "When that record was written, in milliseconds since 1970."),
-        LastAppliedRecordLagMs=_gauge("ms", "Time since then; 0 on the active controller."),
+        LastAppliedRecordTimestamp=_gauge("ms", "Timestamp of the last applied metadata record, in ms since 1970."),
+        LastAppliedRecordLagMs=_gauge("ms", "Age of the last applied metadata record; 0 on the active controller."),
         LastCommittedRecordOffset=_gauge("offset", "Last committed metadata record that the controller knows."),
         MetadataErrorCount=_gauge("errors", "Changes that a part of the node could not apply; the log says why."),
-        IgnoredStaticVoters=_gauge("flag", "1 if controller.quorum.voters is set and the metadata has the voters."),
+        IgnoredStaticVoters=_gauge("flag", "1 if controller.quorum.voters is ignored: the metadata has the voters."),
         BrokerRegistrationState=_gauge("state", "10 fenced, 20 in a controlled shutdown, 30 active; by broker."),
         TimedOutBrokerHeartbeatCount=_gauge("heartbeats", "Heartbeats that waited too long in the event queue."),
         EventQueueOperationsStartedCount=_gauge("operations", "Operations of the event queue since the start."),
@@ -333,7 +333,7 @@ _CONTROLLER: Final = {
     **_of(
         "kafka.server:type=raft-metrics",
         current_leader=_gauge("node", "Leader of the metadata quorum, -1 if unknown."),
-        current_vote=_gauge("node", "Node that got this node's vote in the epoch, -1 if none."),
+        current_vote=_gauge("node", "Node that this node voted for in the epoch, -1 if none."),
         current_state=_gauge("flag", "1, with the state as label: leader, follower, candidate, observer and others."),
         current_epoch=_gauge("epoch", "Epoch of the quorum."),
         high_watermark=_gauge("offset", "Committed end of the metadata log, -1 if unknown."),
@@ -353,9 +353,9 @@ _CONTROLLER: Final = {
     **_of(
         "kafka.server:type=raft-channel-metrics",
         request_total=_gauge("requests", "Requests to other nodes of the quorum."),
-        outgoing_byte_total=_gauge("bytes", "Bytes of these requests."),
+        outgoing_byte_total=_gauge("bytes", "Bytes of requests to other nodes of the quorum."),
         response_total=_gauge("responses", "Responses of other nodes of the quorum."),
-        incoming_byte_total=_gauge("bytes", "Bytes of these responses."),
+        incoming_byte_total=_gauge("bytes", "Bytes of responses of other nodes of the quorum."),
         connection_creation_total=_gauge("connections", "Connections that were made to other nodes of the quorum."),
         connection_close_total=_gauge("connections", "Connections that have ended."),
         connection_count=_gauge("connections", "Open connections."),

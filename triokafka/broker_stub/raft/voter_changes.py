@@ -83,18 +83,19 @@ class VoterChanges:
             return errors.InconsistentClusterIdError.code, message
         return leader_error(quorum, epoch), None
 
-    def _obstacle(self, leader: Leader) -> tuple[int, str | None]:
-        """Return error code and message of the reason why no change can begin now; 0 if it can."""
+    def _obstacle(self, leader: Leader, change: str) -> tuple[int, str | None]:
+        """Return error code and message of the reason why no change can begin now; 0 if it can.
+
+        ``change`` is "adding", "removing" or "updating", for the message.
+        """
         history = self._quorum.history
         if self._addition is not None or self._removal is not None:
             return _TIMED_OUT, "an earlier change of the voters is in progress"
         if leader.high_watermark is None:
             return _TIMED_OUT, "the leader has not committed a record of its epoch yet"
         if history.kraft_version < 1:
-            return (
-                errors.UnsupportedVersionError.code,
-                f"the voters cannot change because {KRAFT_VERSION} is {history.kraft_version}",
-            )
+            message = f"Cluster doesn't support {change} voter because the {KRAFT_VERSION} feature is"
+            return errors.UnsupportedVersionError.code, f"{message} {history.kraft_version}"
         if history.voters_offset is None or history.voters_offset >= leader.high_watermark:
             return _TIMED_OUT, "the last change of the voters is not committed yet"
         return 0, None
@@ -121,7 +122,7 @@ class VoterChanges:
                 error = errors.InvalidRequestError.code
                 message = f"the request has no endpoint for the listener {config.controller_listener}"
             else:
-                error, message = self._obstacle(leader)
+                error, message = self._obstacle(leader, "adding")
                 if not error and key.node_id in quorum.voters:
                     error, message = errors.DuplicateVoterError.code, f"node {key.node_id} is a voter already"
         if error or node is None:
@@ -190,7 +191,7 @@ class VoterChanges:
             if key.node_id < 0 or key.directory_id is None:
                 error, message = errors.InvalidRequestError.code, "the request names no valid voter"
             else:
-                error, message = self._obstacle(leader)
+                error, message = self._obstacle(leader, "removing")
         if not error:
             voters = quorum.voters.without_voter(key)
             if voters is None:
@@ -239,7 +240,7 @@ class VoterChanges:
             return errors.InvalidRequestError.code
         if not quorum.history.kraft_version:
             return self._announce(Voter(key, endpoints, low, high))
-        error, _ = self._obstacle(leader)
+        error, _ = self._obstacle(leader, "updating")
         if error:
             return error
         if not low <= quorum.history.kraft_version <= high:

@@ -45,7 +45,7 @@ Round = Callable[[list[K], int], Awaitable[Mapping[K, V | Exception]]]
 _GROUP: Final = 0
 _SHARE_OF_TIME: Final = 0.9
 _CONTROLLER_PATIENCE_MS: Final = 1_000
-"""How long to wait for a connection to the controller before new metadata may name another broker."""
+"""How long to wait for a connection to the controller before another broker is asked."""
 _FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
 
@@ -62,6 +62,8 @@ class AdminRequests:
         self._request_timeout_ms = options.request_timeout_ms
         self.at_controllers = bool(options.bootstrap_controllers)
         self._backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
+        self._unreachable_controller: int | None = None
+        self._waited_for_controller = False
 
     # ---------------------------------------------------------------- retries
 
@@ -90,6 +92,7 @@ class AdminRequests:
             outcomes: Mapping[K, V | Exception] = {}
             overall: Exception | None = None
             whole = None
+            self._waited_for_controller = False
             with trio.move_on_after(left_ms / 1000):
                 try:
                     outcomes = await do_round(pending, left_ms)
@@ -99,7 +102,7 @@ class AdminRequests:
                 except KafkaError as error:
                     overall = whole = error
             if overall is None:
-                overall = whole = KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._client.why_unreachable()}")
+                overall = whole = KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._why_late()}")
             again: list[K] = []
             for item in pending:
                 outcome = outcomes.get(item, overall)
@@ -107,7 +110,7 @@ class AdminRequests:
                     done[item] = outcome
                     failed.pop(item, None)
                     continue
-                if not isinstance(outcome, KafkaTimeoutError) or item not in failed:
+                if not isinstance(outcome, KafkaTimeoutError) or not isinstance(failed.get(item), BrokerResponseError):
                     failed[item] = outcome  # a broker's error is more precise than a timeout
                 if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
                     again.append(item)
@@ -168,7 +171,11 @@ class AdminRequests:
         return await self._client.send(node_id, request, timeout_ms=self._patience(left_ms), **more)
 
     async def to_controller(self, request: Request[R] | Callable[[int], Request[R]], left_ms: float, **more: Any) -> R:
-        """Send to the controller, or in a KRaft cluster to the broker that metadata names; any of them forwards it."""
+        """Send to the controller, or in a KRaft cluster to the broker that metadata names; any of them forwards it.
+
+        Metadata may name a broker that hangs until its session ends. After a connection error, other brokers are asked
+        instead, until one of them does not forward the request.
+        """
         cluster = self._client.cluster
         if cluster.controller_id not in cluster.nodes:
             cluster = await self.refresh_metadata(left_ms)
@@ -177,11 +184,18 @@ class AdminRequests:
                 raise NotControllerError(f"none of the controllers {sorted(cluster.nodes)} is active")
             return await self.to_any(request, left_ms, **more)
         try:
+            if cluster.controller_id == self._unreachable_controller:
+                return await self.to_any(request, left_ms, **more)
             return await self.to_node(
                 cluster.controller_id, request, left_ms, connect_timeout_ms=_CONTROLLER_PATIENCE_MS, **more
             )
         except KafkaConnectionError:
+            if not self.at_controllers:
+                self._unreachable_controller = cluster.controller_id
             self._client.request_metadata_update()
+            raise
+        except trio.Cancelled:
+            self._waited_for_controller = True
             raise
 
     async def to_coordinator(
@@ -336,12 +350,20 @@ class AdminRequests:
 
     # ---------------------------------------------------------------- errors
 
+    def _why_late(self) -> str:
+        why = self._client.why_unreachable()
+        if self._waited_for_controller:
+            why += ". The request is for the active controller: check that a majority of the controllers runs"
+        return why
+
     def error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError | None:
         """Return the error of one item, None when ``code`` is 0. Stale metadata is refreshed before the next try."""
         if not code:
             return None
         kind = for_code(code)
         error = kind(f"{item}: {message or in_words(kind)}")
+        if isinstance(error, NotControllerError):
+            self._unreachable_controller = None
         if isinstance(error, NotControllerError) or error.invalid_metadata:
             self._client.request_metadata_update()
         return error

@@ -49,7 +49,7 @@ CONNECTIONS: Final[Group] = {
     "connection-count": Declared("connections", "Connections that are ready."),
     **_pair("connection-creation", "connections", "Connections that became ready"),
     **_pair("connection-close", "connections", "Connections that ended"),
-    **_pair("successful-authentication", "connections", "Connections that became ready, authentication included"),
+    **_pair("successful-authentication", "connections", "Connections that authenticated and became ready"),
     **_pair("failed-authentication", "connections", "Connections whose authentication failed"),
     **_pair("network-io", "operations", "Requests sent and responses received"),
     **_TRAFFIC,
@@ -69,7 +69,7 @@ PRODUCER: Final[Group] = {
     "records-per-request-avg": Declared("records", "Average number of records in a Produce request."),
     "record-size-avg": Declared("bytes", "Average size of a record before compression, with its part of the batch."),
     "requests-in-flight": Declared("requests", "Produce requests that have not ended yet."),
-    "metadata-age": Declared("s", "Age of the metadata; NaN before the first."),
+    "metadata-age": Declared("s", "Time since the last refresh of the metadata; NaN before the first."),
     "waiting-threads": Declared("tasks", "Tasks that are waiting for buffer memory."),
     "buffer-total-bytes": Declared("bytes", "The option buffer_memory."),
     "buffer-available-bytes": Declared("bytes", "Bytes of buffer_memory that no batch uses."),
@@ -84,7 +84,7 @@ PRODUCER: Final[Group] = {
     "txn-abort-time-ns-total": Declared("ns", "Time in aborting transactions."),
 }
 PRODUCER_TOPIC: Final[Group] = {
-    **_pair("byte", "bytes", "Bytes of batches sent for the topic, after compression"),
+    **_pair("byte", "bytes", "Compressed bytes of batches sent for the topic"),
     "compression-rate": Declared("ratio", "Average of bytes after compression divided by bytes before."),
     **_pair("record-send", "records", "Records sent to the topic"),
     **_pair("record-retry", "records", "Records of the topic in retried batches"),
@@ -94,7 +94,7 @@ PRODUCER_TOPIC: Final[Group] = {
 FETCH_MANAGER: Final[Group] = {
     **_spread("fetch-size", "bytes", "number of bytes of records in a fetch"),
     **_pair("bytes-consumed", "bytes", "Bytes of records fetched"),
-    "records-per-request-avg": Declared("records", "Average number of records in a fetch that brought some."),
+    "records-per-request-avg": Declared("records", "Average number of records in a fetch that returned records."),
     **_pair("records-consumed", "records", "Records returned to the application"),
     **_spread("fetch-latency", "ms", "time from a Fetch request to its response"),
     **_pair("fetch", "requests", "Fetch requests"),
@@ -105,7 +105,7 @@ FETCH_MANAGER: Final[Group] = {
 FETCH_MANAGER_TOPIC: Final[Group] = {
     **_spread("fetch-size", "bytes", "number of bytes of the topic's records in a fetch"),
     **_pair("bytes-consumed", "bytes", "Bytes of the topic's records fetched"),
-    "records-per-request-avg": Declared("records", "Average number of the topic's records in a fetch with some."),
+    "records-per-request-avg": Declared("records", "Average number of the topic's records in a fetch that has some."),
     **_pair("records-consumed", "records", "Records of the topic returned to the application"),
 }
 FETCH_MANAGER_PARTITION: Final[Group] = {
@@ -122,7 +122,7 @@ COORDINATOR: Final[Group] = {
     **_pair("commit", "calls", "OffsetCommit responses"),
     "heartbeat-response-time-max": Declared("ms", "Longest time from a heartbeat to its response."),
     **_pair("heartbeat", "heartbeats", "Heartbeats"),
-    "last-heartbeat-seconds-ago": Declared("s", "Time since the last response to a heartbeat; -1 before it."),
+    "last-heartbeat-seconds-ago": Declared("s", "Time since the last response to a heartbeat; -1 before the first."),
     **_spread("join-time", "ms", "time of a JoinGroup request"),
     **_pair("join", "joins", "JoinGroup responses"),
     **_spread("sync-time", "ms", "time of a SyncGroup request"),
@@ -131,7 +131,7 @@ COORDINATOR: Final[Group] = {
     "rebalance-latency-total": Declared("ms", "Time in rebalances since the start."),
     "rebalance-rate-per-hour": Declared("rebalances/hour", "Rebalances per hour."),
     "rebalance-total": Declared("rebalances", "Rebalances since the start."),
-    "last-rebalance-seconds-ago": Declared("s", "Time since the last rebalance; -1 before it."),
+    "last-rebalance-seconds-ago": Declared("s", "Time since the last rebalance; -1 before the first."),
 }
 CONSUMER: Final[Group] = {
     "last-poll-seconds-ago": Declared("s", "Time since the last call for records; -1 without a group."),

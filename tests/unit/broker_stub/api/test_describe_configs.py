@@ -96,6 +96,16 @@ def test_option_of_the_broker_shows_those_in_other_units_that_would_apply_withou
     assert synonyms("log.retention.minutes") == synonyms("log.roll.ms") == []
 
 
+def test_broker_lists_its_id_under_both_names() -> None:
+    """Apache Kafka derives either from the other; older tools look for the old name."""
+    shown = described(BROKER, "1")
+    node, broker = entry(shown, "node.id"), entry(shown, "broker.id")
+    assert (broker.value, broker.config_source, broker.config_type, broker.read_only) == ("1", 4, 3, True)
+    assert (node.value, node.config_source, node.config_type, node.read_only) == ("1", 4, 3, True)
+    assert {synonym.name for synonym in broker.synonyms} == {"broker.id"}
+    assert described(BROKER, "1", "broker.id").configs == [broker]
+
+
 def test_option_in_another_unit_gives_its_value_in_the_topics_unit_and_only_when_it_was_given() -> None:
     """Apache Kafka 4.3 has the value, too, but calls it a default."""
     hours = entry(described(TOPIC, "t", image=cluster(topic("t", [1]))), "retention.ms")

@@ -194,6 +194,21 @@ class TestIncrementalAlterConfigs:
         assert error_of(32, "consumer.session.timeout.ms", "45000") == "Default group resources are not allowed."
         assert error_of(16, "interval.ms", "1000") == "Subscription name can't be empty"
 
+    @pytest.mark.parametrize("value", ["99", "3600001", "-5"])
+    def test_interval_of_client_metrics_out_of_bounds_has_the_words_of_apache_kafka(self, value: str) -> None:
+        request = changing((SET, "interval.ms", value), resource_type=16, name="m")
+        (response,) = done(control().incremental_alter_configs(IMAGE, request)).response.responses
+        assert (response.error_code, response.error_message) == (
+            errors.InvalidRequestError.code,
+            f"Invalid value {value} for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        )
+
+    @pytest.mark.parametrize("value", ["x", "1_000", "3000000000"])
+    def test_interval_of_client_metrics_that_is_no_integer_is_an_invalid_configuration(self, value: str) -> None:
+        request = changing((SET, "interval.ms", value), resource_type=16, name="m")
+        (response,) = done(control().incremental_alter_configs(IMAGE, request)).response.responses
+        assert response.error_code == errors.InvalidConfigurationError.code
+
     def test_one_bad_key_fails_its_resource_as_a_whole_and_no_other(self) -> None:
         image = cluster(topic("t", [1]), topic("u", [1], number=8))
         request = changing((SET, "retention.ms", "9"), (SET, "retention.bytes", "x"))

@@ -111,6 +111,18 @@ class TestReassignment:
         (listed,) = listed_in(image, ListPartitionReassignmentsRequest(topics=[some]))
         assert [partition.partition_index for partition in listed.partitions] == [0]
 
+    def test_change_of_the_replication_factor_is_refused_in_the_words_of_apache_kafka(self) -> None:
+        """KIP-860. Replicas that a reassignment removes do not count."""
+        image = with_partition(cluster(topic("t", [1, 2]), brokers=(1, 2, 3, 4)), [3, 4])
+        partitions = [ReassignablePartition(partition_index=0, replicas=[1])]
+        request = AlterPartitionReassignmentsRequest(
+            allow_replication_factor_change=False, topics=[ReassignableTopic(name="t", partitions=partitions)]
+        )
+        response = done(alter_reassignments(image, request, clean)).response
+        (answer,) = response.responses[0].partitions
+        assert answer.error_code == errors.InvalidReplicationFactorError.code
+        assert answer.error_message == "The replication factor is changed from 2 to 1"
+
     def test_invalid_combinations_are_refused(self) -> None:
         image = cluster(topic("t", [1, 2]), brokers=(1, 2, 3))
         invalid = errors.InvalidReplicationAssignmentError.code

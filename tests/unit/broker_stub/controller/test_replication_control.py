@@ -279,6 +279,14 @@ class TestDeleteTopics:
         assert all(result.error_message for result in outcome.response.responses)
         assert outcome.records == []
 
+    def test_unknown_topic_has_the_words_of_apache_kafka(self) -> None:
+        asked = [DeleteTopicState(name="nope"), DeleteTopicState(topic_id=uuid.UUID(int=99))]
+        outcome = done(replication().delete_topics(self.IMAGE, DeleteTopicsRequest(topics=asked)))
+        assert [result.error_message for result in outcome.response.responses] == [
+            "This server does not host this topic-partition.",
+            "This server does not host this topic ID.",
+        ]
+
     @pytest.mark.parametrize(
         ("version", "error"), [(2, errors.InvalidRequestError), (3, errors.TopicDeletionDisabledError)]
     )

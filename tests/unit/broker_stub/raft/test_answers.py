@@ -452,9 +452,11 @@ def test_static_voters_cannot_change() -> None:
     )
     answer = node.result(node.core.add_voter(addition, now=node.now))
     assert ERRORS[answer.error_code] is errors.UnsupportedVersionError
+    assert answer.error_message == "Cluster doesn't support adding voter because the kraft.version feature is 0"
     removal = RemoveRaftVoterRequest(cluster_id="ours", voter_id=2, voter_directory_id=UUID(int=22))
     answer = node.result(node.core.remove_voter(removal, now=node.now))
     assert ERRORS[answer.error_code] is errors.UnsupportedVersionError
+    assert answer.error_message == "Cluster doesn't support removing voter because the kraft.version feature is 0"
 
 
 @pytest.mark.parametrize(

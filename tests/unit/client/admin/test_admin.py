@@ -114,6 +114,56 @@ async def test_controller_that_hangs_is_not_waited_for_when_metadata_names_anoth
 
 
 @simulated
+async def test_controller_that_hangs_is_passed_over_while_metadata_goes_on_naming_it() -> None:
+    """Brokers name a stopped broker until its session ends. Any other one forwards the request."""
+    async with admin_of(nodes=2) as (cluster, admin):
+        cluster.brokers[2].script(ApiVersionsRequest, *[SILENCE] * 9)
+        cluster.brokers[1].script(CreateTopicsRequest, created(a=0), created(b=0))
+        cluster.controller_id = 2
+        began = trio.current_time()
+        assert list(await admin.create_topics(["a"], timeout_ms=5_000)) == ["a"]
+        took = trio.current_time() - began
+        assert list(await admin.create_topics(["b"], timeout_ms=5_000)) == ["b"]
+        assert took < 2
+        assert trio.current_time() - began - took < 0.1
+
+
+@simulated
+async def test_controller_that_was_passed_over_is_asked_again_when_no_other_broker_forwards() -> None:
+    """Without KRaft, only the controller itself does what it is asked."""
+    async with admin_of(nodes=2) as (cluster, admin):
+        cluster.brokers[2].script(ApiVersionsRequest, SILENCE)
+        cluster.brokers[1].script(CreateTopicsRequest, *[created(a=41)] * 99)
+        cluster.brokers[2].script(CreateTopicsRequest, created(a=0))
+        cluster.controller_id = 2
+        assert list(await admin.create_topics(["a"], timeout_ms=30_000)) == ["a"]
+
+
+@pytest.mark.parametrize("controller_id", [1, 2])
+@simulated
+async def test_timeout_of_a_request_for_the_controller_says_what_it_waited_for(controller_id: int) -> None:
+    """The connection is not the problem: the broker waits for a controller that hangs, or for an election."""
+    async with admin_of(nodes=2) as (cluster, admin):
+        cluster.brokers[1].script(CreateTopicsRequest, SILENCE)
+        cluster.brokers[2].script(ApiVersionsRequest, *[SILENCE] * 9)
+        cluster.controller_id = controller_id
+        with pytest.raises(
+            KafkaTimeoutError, match=r"not done within 3000 ms: broker 1 at .* has not answered"
+        ) as caught:
+            await admin.create_topics(["a"], timeout_ms=3_000)
+        assert "check that a majority of the controllers runs" in str(caught.value)
+
+
+@simulated
+async def test_timeout_of_a_request_for_any_broker_does_not_mention_the_controller() -> None:
+    async with admin_of() as (cluster, admin):
+        await admin.list_topics()
+        cluster.brokers[1].script(MetadataRequest, SILENCE)
+        with pytest.raises(KafkaTimeoutError, match=r"within 1000 ms: bootstrap server .* has not answered yet$"):
+            await admin.list_topics(timeout_ms=1_000)
+
+
+@simulated
 async def test_only_items_with_a_retriable_error_are_retried() -> None:
     async with admin_of() as (cluster, admin):
         broker = cluster.brokers[1]
