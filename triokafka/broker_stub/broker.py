@@ -432,7 +432,7 @@ class Broker:
         """Do the first part of `stop`: serve no more and sign off, while the tasks of the node continue.
 
         In a cluster of several brokers the broker signs off first: followers fetch from it until its partitions have
-            other leaders. Without ``signs_off`` the broker does not sign off with the controller.
+        other leaders. Without ``signs_off`` the broker does not sign off with the controller.
         """
         self.tasks.refuse()
         if not cleanly:
