@@ -59,10 +59,9 @@ class LostEnds:
         lost_end = max(partition.log.lost_end, self._missing.get(topic_partition, -1))
         if end >= lost_end or len(state.replicas) < 2 or topic_partition in self._decided:
             return False
-        until = self._waiting.get(topic_partition)
-        if until is not None and self._now() < until:
+        until, others = self._waiting.get(topic_partition), self._others(state)
+        if until is not None and others and self._now() < until:
             return True
-        others = self._others(state)
         if until is None and others:
             logger.warning(
                 "%s: the log of this replica ends at offset %d, but had records up to offset %d. Broker %d does not "
@@ -103,10 +102,12 @@ class LostEnds:
             state = image.partition(*topic_partition)
             if state is None or state.leader != self._node_id:
                 self._decide(topic_partition)  # it leads if it is elected again: nobody else was there
-            elif now >= until:
+                continue
+            others = self._others(state)
+            if now >= until or not others:
                 lead(topic_partition)
             else:
-                brokers = [image.brokers.get(broker_id) for broker_id in self._others(state)]
+                brokers = [image.brokers.get(broker_id) for broker_id in others]
                 replaceable |= any(broker is not None and broker.active for broker in brokers)
         if replaceable:
             self._resign()
