@@ -122,6 +122,19 @@ async def test_wait_for_an_isolated_controller_is_bounded() -> None:
 
 
 @simulated
+async def test_node_that_starts_without_a_quorum_says_what_it_waits_for(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = SimulatedCluster(current_simulation())
+    cluster.nodes[0].start()
+    await trio.sleep(75)
+    waits = [text for text in caplog.messages if text.startswith("Node 1 waits for the metadata of the cluster")]
+    assert len(waits) == 2, "after 10 seconds, and a minute later"
+    assert "it knows no leader of the metadata quorum; last failure: could not connect to broker" in waits[0]
+    cluster.nodes[1].start()
+    await cluster.nodes[0].wait_started()
+    await cluster.stop()
+
+
+@simulated
 async def test_broker_lists_reassignments_by_asking_the_active_controller() -> None:
     """Its own metadata may be older than an acknowledged change."""
     simulation = current_simulation()

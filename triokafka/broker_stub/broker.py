@@ -417,6 +417,7 @@ class Broker:
         start(self.lifecycle.run)
         start(self._assignments.run)
         start(self.replicas.retry_offline)
+        start(self.replicas.replace_lost_ends)
         start(self._serve)
         start(partial(load_the_rest, self.dispatcher, self.coordinators))
         logger.info("broker %d of cluster %s serves %s", self.node_id, self.cluster_id, self.bootstrap_servers)
@@ -431,7 +432,7 @@ class Broker:
         """Do the first part of `stop`: serve no more and sign off, while the tasks of the node continue.
 
         In a cluster of several brokers the broker signs off first: followers fetch from it until its partitions have
-            other leaders. Without ``signs_off`` the broker does not sign off with the controller.
+        other leaders. Without ``signs_off`` the broker does not sign off with the controller.
         """
         self.tasks.refuse()
         if not cleanly:

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE_WITH_QUORUM: Final = 10.0
+"""Seconds without the metadata of the cluster after which a node that starts says what it waits for."""
+_REMINDER_SECONDS: Final = 60.0
+
 _STOP_TIMEOUT_MS: Final = 2_000
 """The time for requests in progress to finish when the controller stops, and how much time the quorum has to elect
 another leader."""
@@ -316,11 +320,29 @@ class Node:
             start(partial(server.run, self._acls_loaded))
         if broker is None:
             return
-        await self._unless_it_fails(self.metadata.wait_caught_up)
+        await self._unless_it_fails(self._caught_up)
         await self.storage.load(self.metadata)
         broker.follow_metadata()
         self.storage.start_tasks(start)
         await self._unless_it_fails(broker.start)
+
+    async def _caught_up(self) -> None:
+        """Wait for the metadata of the cluster; while there is no quorum, say so in the log."""
+        patience = _PATIENCE_WITH_QUORUM
+        while True:
+            with trio.move_on_after(patience):
+                await self.metadata.wait_caught_up()
+                return
+            patience = _REMINDER_SECONDS
+            raft = self.metadata.raft
+            leader, failure = raft.leader.leader_id, raft.unanswered
+            logger.warning(
+                "Node %d waits for the metadata of the cluster: %s%s. It needs a majority of the controllers: start "
+                "them, and check that this node reaches their addresses.",
+                self.config.node_id,
+                "it knows no leader of the metadata quorum" if leader is None else f"node {leader} leads the quorum",
+                "" if failure is None else f"; last failure: {failure}",
+            )
 
     async def _acls_loaded(self) -> None:
         """Wait until the authorizer has loaded the ACLs; without any in the metadata it needs none."""

@@ -77,7 +77,8 @@ from triokafka.cli.values import PARTITION, FiniteNumber, Integer
 @click.option("--null", "null", metavar="TEXT", help="Printed for a null.  [default: null; with --format, nothing]")
 @click.option(
     "--formatter", default="default", show_default=True, metavar="NAME",
-    help="default, json, kcat-json, logging, noop, checksum, offsets, group-metadata, or your own MODULE:CLASS.",
+    help="default, json, kcat-json, logging, noop, checksum, offsets, group-metadata, transaction-log, or your own "
+    "MODULE:CLASS.",
 )  # fmt: skip
 @click.option(
     "--property", "--formatter-property", "properties", multiple=True, metavar="NAME=VALUE",

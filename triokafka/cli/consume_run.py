@@ -231,12 +231,15 @@ class ConsumeRun:
         out = sys.stdout.buffer
         left = limit
         joining_until = trio.current_time() + _JOINING_MS / 1000
+        idle_since = trio.current_time()
         while (left is None or left > 0) and not await self._is_at_end(consumer):
             wait_ms = 1_000 if timeout_ms is None else timeout_ms
             if self._ends is not None:
                 wait_ms = min(wait_ms, _END_MS)  # the last offsets may have no records
             found = await consumer.poll(timeout_ms=wait_ms, max_records=left)
-            if not found and timeout_ms is not None and self._ends is None:
+            if found:
+                idle_since = trio.current_time()
+            elif timeout_ms is not None and trio.current_time() >= idle_since + timeout_ms / 1000:
                 # Joining a group may take longer than --timeout-ms.
                 if not consumer.assignment() and trio.current_time() < joining_until:
                     continue

@@ -101,18 +101,20 @@ class FileSlice:
     def __len__(self) -> int:
         return self._size
 
-    def read(self) -> bytes:
-        """Return all bytes. Blocks while the disk is read.
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        """Return ``size`` bytes from ``start`` on, or as many as there are; by default all. Blocks while the disk is
+        read.
 
         Raises:
             OSError: the file is shorter by now, or the disk failed.
         """
+        size = self._size - start if size is None else min(size, self._size - start)
         descriptor = self._descriptor
         if descriptor is None:
-            return self._detached
-        data = descriptor.read(self.offset, self._size)
-        if len(data) < self._size:
-            raise self._shortened(self.offset + len(data))
+            return self._detached[start : start + size]
+        data = descriptor.read(self.offset + start, size)
+        if len(data) < size:
+            raise self._shortened(self.offset + start + len(data))
         return data
 
     def detach(self) -> None:

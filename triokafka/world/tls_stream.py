@@ -139,13 +139,11 @@ class TlsStream(Stream):
         scratch = memoryview(bytearray(min(len(part), _PIECE_BYTES)))
         start = 0
         while start < len(part):
-            got = part.copy_resident(start, scratch)
-            if got:
-                await self.send(scratch[:got])
-                start += got
-            else:  # not in the page cache: a thread reads it, so that the event loop never waits for the disk
-                await self.send(memoryview(await in_thread(None, part.read))[start:])
-                return
+            piece: Buffer = scratch[: part.copy_resident(start, scratch)]
+            if not piece:  # not in the page cache: a thread reads it, so that the event loop never waits for the disk
+                piece = await in_thread(None, part.read, start, _PIECE_BYTES)
+            await self.send(piece)
+            start += len(piece)
 
     def try_send(self, *buffers: Buffer) -> int:
         if self._sending.locked() or self._ahead or not self._push():

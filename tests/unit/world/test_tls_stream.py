@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import ssl
+from pathlib import Path
 
 import pytest
 import trio
@@ -10,6 +12,7 @@ import trustme
 
 from tests.support.simulated import current_simulation, simulated
 from triokafka.world import Stream
+from triokafka.world.file_slice import Descriptor, FileSlice
 from triokafka.world.tls_stream import TlsStream, receive_client_hello, start_tls_client
 
 AUTHORITY = trustme.CA()
@@ -88,6 +91,32 @@ async def test_sent_parts_arrive_complete(sizes: list[int]) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(lambda: server.send_parts(parts))
         assert await receive(client, len(whole)) == whole
+
+
+class _ColdSlice(FileSlice):
+    """Bytes of which none is in the page cache; notes the sizes of its reads."""
+
+    __slots__ = ("reads",)
+
+    def copy_resident(self, start: int, target: memoryview) -> int:
+        return 0
+
+    def read(self, start: int = 0, size: int | None = None) -> bytes:
+        data = super().read(start, size)
+        self.reads = [*getattr(self, "reads", ()), len(data)]
+        return data
+
+
+@simulated
+async def test_bytes_that_a_thread_reads_from_disk_are_read_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(os.urandom(1_000_000))
+    part = _ColdSlice(Descriptor(os.open(path, os.O_RDONLY)), 100, 900_000)
+    client, server = await pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: server.send_parts([b"head", part, b"tail"]))
+        assert await receive(client, 900_008) == b"head" + path.read_bytes()[100:900_100] + b"tail"
+    assert max(part.reads) <= 131_072
 
 
 @pytest.mark.parametrize("room", [0, 1, 50, 20_000, 10**6])

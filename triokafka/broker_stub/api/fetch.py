@@ -111,7 +111,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     max_bytes = min(request.max_bytes, broker.config.current.fetch_max_bytes, _most_at_once(replica_id, context))
     parameters = FetchParameters(
         replica_id=replica_id,
-        max_wait_ms=request.max_wait_ms,
+        max_wait_ms=_longest_wait_ms(request, context),
         min_bytes=min(request.min_bytes, max_bytes),  # a response never exceeds max_bytes, so do not wait for more
         max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
@@ -281,6 +281,16 @@ def _rest(
             return None
         topic = found.name
     return replicas.rest_of(parameters, TopicPartition(topic, wanted.partition), wanted, outcome, wake)
+
+
+def _longest_wait_ms(request: FetchRequest, context: RequestContext) -> int:
+    """Return how long a Fetch may wait: no longer than a connection may be idle.
+
+    The broker reads nothing while a request waits, so it does not notice that a client has gone. A client that asks for
+    a wait of weeks, and goes, must not hold a connection for weeks.
+    """
+    max_idle_ms = context.broker.config.current.connections_max_idle_ms
+    return min(request.max_wait_ms, max_idle_ms) if max_idle_ms > 0 else request.max_wait_ms
 
 
 def _most_at_once(replica_id: int, context: RequestContext) -> int:

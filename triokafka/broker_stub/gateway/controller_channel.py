@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -24,11 +25,24 @@ _FIRST_BACKOFF: Final = 0.020
 _MAX_BACKOFF: Final = 0.500
 
 
+class Purpose(enum.Enum):
+    """What a request is for. Each purpose has a connection of its own, as in Apache Kafka's brokers.
+
+    The controller answers the requests of a connection in order: a heartbeat must not wait behind the creation of a
+    thousand topics, nor end with the connection of a client's request.
+    """
+
+    LIFECYCLE = "registration and heartbeats"
+    REPLICAS = "other requests of the broker itself"
+    CLIENTS = "requests of clients, and of the broker on behalf of one"
+
+
 class ControllerChannel:
     """Sends requests to the active controller.
 
-    The leader of the metadata quorum is the active controller. There is one connection, to the node that leads now; a
-    request in flight to a former leader is sent again to the next one. Whether the former one executed it is unknown.
+    The leader of the metadata quorum is the active controller. There is one connection for each `Purpose`, to the node
+    that leads now; a request in flight to a former leader is sent again to the next one. Whether the former one
+    executed it is unknown.
 
     Use: construct, run `run` in a nursery, and call `leader_changed` when the quorum has another leader.
 
@@ -50,7 +64,7 @@ class ControllerChannel:
         self._find = find
         self._connect = connect
         self._timeout_ms = timeout_ms
-        self._channel: NodeChannel | None = None
+        self._channels: dict[Purpose, NodeChannel] = {}
         self._backoff = Backoff(_FIRST_BACKOFF, _MAX_BACKOFF)
         self._changed = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -58,7 +72,7 @@ class ControllerChannel:
         self._ended = False
 
     async def run(self) -> None:
-        """Serve the connection until cancelled."""
+        """Serve the connections until cancelled."""
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
@@ -66,36 +80,39 @@ class ControllerChannel:
                 await trio.sleep_forever()
         finally:
             self._nursery, self._ended = None, True
-            self._close()
+            for purpose in Purpose:
+                self._close(purpose)
             self.leader_changed()
             self._began.set()
 
     def leader_changed(self) -> None:
-        """Look for the leader again: end the connection to a former one, and wake the requests that wait for one."""
-        node, channel = self._find(), self._channel
-        if channel is not None and node is not None and channel.node != node:
-            self._close()
+        """Look for the leader again: end the connections to a former one, and wake the requests that wait for one."""
+        node = self._find()
+        for purpose, channel in list(self._channels.items()):
+            if node is not None and channel.node != node:
+                self._close(purpose)
         changed, self._changed = self._changed, trio.Event()
         changed.set()
 
-    def _close(self) -> None:
-        channel, self._channel = self._channel, None
+    def _close(self, purpose: Purpose) -> None:
+        channel = self._channels.pop(purpose, None)
         if channel is not None:
             channel.close()
 
-    def _channel_to(self, node: Node) -> NodeChannel:
-        channel = self._channel
+    def _channel_to(self, node: Node, purpose: Purpose) -> NodeChannel:
+        channel = self._channels.get(purpose)
         if channel is None or channel.node != node:
-            self._close()
+            self._close(purpose)
             if self._nursery is None:
                 raise NodeStopsError("this node is stopping")
-            channel = self._channel = self._connect(node)
+            channel = self._channels[purpose] = self._connect(node)
             self._nursery.start_soon(channel.run)
         return channel
 
     async def send(
         self,
         request: Request[R] | Callable[[int], Request[R]],
+        purpose: Purpose,
         *,
         api: type[Request[R]] | None = None,
         max_version: int | None = None,
@@ -107,6 +124,10 @@ class ControllerChannel:
         Waits for a leader, a connection and the response, at most ``timeout_ms`` in all. A connection that fails, and a
         response for which ``is_refusal`` is true because the node is no longer the active controller, lead to another
         attempt after a back-off. If cancelled, the controller may have executed the request.
+
+        A connection without a response within the time limit ends. The limit of a client is the exception: however
+        short it is, the connection stays for the requests of others, until a response is overdue by the limit of the
+        constructor.
 
         Raises:
             RequestTimedOutError: no answer in time; the message has the last failure. The controller may have executed
@@ -124,8 +145,8 @@ class ControllerChannel:
             node, changed = self._find(), self._changed
             if node is not None:
                 try:
-                    channel = self._channel_to(node)
-                    response = await channel.send(request, api=api, max_version=max_version, timeout_ms=left * 1000)
+                    channel = self._channel_to(node, purpose)
+                    response = await self._ask(channel, request, purpose, api, max_version, left)
                 except (errors.KafkaConnectionError, errors.RequestTimedOutError, errors.ProtocolError) as error:
                     failure = error
                 else:
@@ -143,3 +164,21 @@ class ControllerChannel:
         raise errors.RequestTimedOutError(
             f"the active controller did not answer within {limit * 1000:.0f} ms: {failure}"
         )
+
+    async def _ask(
+        self,
+        channel: NodeChannel,
+        request: Request[R] | Callable[[int], Request[R]],
+        purpose: Purpose,
+        api: type[Request[R]] | None,
+        max_version: int | None,
+        limit: float,
+    ) -> R:
+        """Send a request over a channel and wait for its response, at most ``limit`` seconds."""
+        if purpose is not Purpose.CLIENTS:
+            return await channel.send(request, api=api, max_version=max_version, timeout_ms=limit * 1000)
+        with trio.move_on_after(limit):
+            timeout_ms = max(limit * 1000, self._timeout_ms)
+            return await channel.send(request, api=api, max_version=max_version, timeout_ms=timeout_ms)
+        failure = "" if channel.error is None else f"; last failure: {channel.error}"
+        raise errors.RequestTimedOutError(f"{channel.name} has not answered yet{failure}")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from triokafka import errors
-from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
+from triokafka.broker_stub.gateway.controller_channel import ControllerChannel, Purpose
 from triokafka.broker_stub.gateway.controller_gateway import DeniedResources, ForwardedClient
 from triokafka.broker_stub.metadata.broker_registration import (
     BrokerHeartbeat,
@@ -100,12 +100,19 @@ class RemoteControllerGateway:
 
     # Sending
 
-    async def _send(self, request: Request[R], *, version: int | None = None, timeout_ms: float | None = None) -> R:
+    async def _send(
+        self,
+        request: Request[R],
+        *,
+        version: int | None = None,
+        timeout_ms: float | None = None,
+        purpose: Purpose = Purpose.CLIENTS,
+    ) -> R:
         """Send a request to the active controller, in an Envelope if it is a client's."""
         client = self._client
         if client is None:
             return await self._channel.send(
-                request, max_version=version, timeout_ms=timeout_ms, is_refusal=_is_not_controller
+                request, purpose, max_version=version, timeout_ms=timeout_ms, is_refusal=_is_not_controller
             )
         if client.header.api_key == request.api_key:
             version = client.header.api_version
@@ -130,7 +137,9 @@ class RemoteControllerGateway:
             request_principal=encode_principal(client.principal, token_authenticated=client.token_authenticated),
             client_host_address=encode_address(client.peer[0]),
         )
-        answer = await self._channel.send(envelope, timeout_ms=timeout_ms, is_refusal=_is_not_controller)
+        answer = await self._channel.send(
+            envelope, Purpose.CLIENTS, timeout_ms=timeout_ms, is_refusal=_is_not_controller
+        )
         data = answer.response_data
         if answer.error_code or data is None:
             raise for_code(answer.error_code)("the active controller refused the forwarded request")
@@ -141,9 +150,9 @@ class RemoteControllerGateway:
 
         return await world.run_in_thread(decode) if is_large else decode()
 
-    async def _checked(self, request: Request[R], *, timeout_ms: float | None = None) -> R:
+    async def _checked(self, request: Request[R], purpose: Purpose, *, timeout_ms: float | None = None) -> R:
         """Send a request whose response has one error code, and raise it."""
-        response: Any = await self._send(request, timeout_ms=timeout_ms)
+        response: Any = await self._send(request, timeout_ms=timeout_ms, purpose=purpose)
         if response.error_code:
             message = getattr(response, "error_message", None)
             raise for_code(response.error_code)(message or "the active controller refused the request")
@@ -197,7 +206,7 @@ class RemoteControllerGateway:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets. The caller repeats a request that failed with the newest state of its partitions."""
-        return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS)
+        return await self._send(request, timeout_ms=_ALTER_PARTITION_TIMEOUT_MS, purpose=Purpose.REPLICAS)
 
     # Configuration
 
@@ -292,32 +301,36 @@ class RemoteControllerGateway:
         """Allocate the next block of producer ids to the broker."""
         from triokafka.protocol.api.allocate_producer_ids import AllocateProducerIdsRequest
 
-        response = await self._checked(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch))
+        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        response = await self._checked(request, Purpose.REPLICAS)
         return ProducerIdBlock(response.producer_id_start, response.producer_id_len)
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """Register the broker, fenced; return its broker epoch."""
         from triokafka.broker_stub.gateway.registration_messages import registration_request
 
-        response = await self._checked(registration_request(registration), timeout_ms=self._session_timeout_ms)
+        request = registration_request(registration)
+        response = await self._checked(request, Purpose.LIFECYCLE, timeout_ms=self._session_timeout_ms)
         return response.broker_epoch
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send the broker's heartbeat."""
         from triokafka.broker_stub.gateway.registration_messages import heartbeat_request
 
-        response = await self._checked(heartbeat_request(beat), timeout_ms=self._session_timeout_ms)
+        request = heartbeat_request(beat)
+        response = await self._checked(request, Purpose.LIFECYCLE, timeout_ms=self._session_timeout_ms)
         return HeartbeatReply(response.is_caught_up, response.is_fenced, response.should_shut_down)
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         """Report the log directories of replicas."""
-        return await self._checked(request, timeout_ms=self._session_timeout_ms)
+        return await self._checked(request, Purpose.REPLICAS, timeout_ms=self._session_timeout_ms)
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller."""
         from triokafka.broker_stub.gateway.registration_messages import controller_registration_request
 
-        await self._checked(controller_registration_request(registration), timeout_ms=self._session_timeout_ms)
+        request = controller_registration_request(registration)
+        await self._checked(request, Purpose.REPLICAS, timeout_ms=self._session_timeout_ms)
 
 
 def _is_not_controller(response: Response) -> bool:

@@ -366,12 +366,14 @@ class LogManager:
             self._directories.write(directory, directory.checkpoint)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """Read the checkpointed high watermarks of the logs."""
+        """Read the checkpointed high watermarks of the logs, and of those that are missing."""
         found: dict[TopicPartition, int] = {}
+        known = {tp for directory in self._directories.online() for tp in (*directory.logs, *directory.offline)}
         for directory in self._directories.online():
             # The checkpoint may name logs that have moved to another directory.
+            own = {*directory.logs, *directory.offline}
             offsets = directory.read_offsets(HIGH_WATERMARK_CHECKPOINT)
-            found.update((tp, offsets[tp]) for tp in (*directory.logs, *directory.offline) if tp in offsets)
+            found.update((tp, offset) for tp, offset in offsets.items() if tp in own or tp not in known)
         return found
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:

@@ -99,6 +99,8 @@ def open_log(
         else:
             _skip_lost(state, known, now_ms, refuse=refuse_damage)
     state.lost_offsets += max(0, loaded.lost_end - segments.end_offset)  # those that `_skip_lost` did not count
+    if replicated:
+        state.lost_end = max(state.lost_end, loaded.lost_end)
     if state.log_start_offset > segments.end_offset:
         # A crash took records that were deleted already. No record before the start may come back.
         LogTruncation(state).start_empty(state.log_start_offset, now_ms)
@@ -140,6 +142,8 @@ def _report_lost_end(state: LogState, known: KnownOffsets) -> None:
 
     A placeholder would hide the loss from the leader, and this replica would stay without the records.
     """
+    if known.end - state.segments.end_offset < MAX_JUMP:  # else the checkpoints are damaged
+        state.lost_end = known.end
     logger.warning(
         "%s: the records in %s end at offset %d, but the log had %d when it was last written. The other replicas have "
         "the rest.",

@@ -19,7 +19,8 @@ class LogState:
     ``log_start_offset`` is the first offset that readers may fetch; `start_at` sets it. ``settled_offset`` is the
     offset up to which records may be acknowledged: with ``flush.messages``, records that are not flushed in time are
     behind it. ``recovered_bytes`` counts the bytes that opening the log cut off, ``lost_offsets`` the offsets whose
-    records are known to be lost to damage.
+    records are known to be lost to damage. ``lost_end`` is the offset after the last record that the log had before it
+    was opened, if it ends earlier now and other replicas may have the rest; else -1.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class LogState:
         self.settled_offset = segments.end_offset
         self.recovered_bytes = recovered_bytes
         self.lost_offsets = 0
+        self.lost_end = -1
         self.producer_expiration_ms = producer_expiration_ms
         self.bytes_since_snapshot = 0
         self._last_time_ms = now_ms

@@ -221,6 +221,14 @@ class PartitionLog:
         """Offsets whose records are known to be lost to damage."""
         return self._state.lost_offsets
 
+    @property
+    def lost_end(self) -> int:
+        """The offset after the last record that the log had when it was last written; -1 if it has all of them.
+
+        Other replicas may have the records from the log end offset on.
+        """
+        return self._state.lost_end
+
     def add_lost_offsets(self, count: int) -> None:
         """Count ``count`` more offsets as lost."""
         self._state.lost_offsets += count

@@ -58,7 +58,8 @@ class RaftClient:
     Construct it, which reads the election state and the voters of the log; run `run` in a nursery. A quorum of one
     leads as soon as `run` begins. Every fact is current after each event of the listener.
 
-    ``failure`` is the reason why the log accepts no records until the next start, or None.
+    ``failure`` is the reason why the log accepts no records until the next start, or None. ``unanswered`` is why the
+    last request to another node got no answer; None after an answer.
 
     Args:
         connect: makes a channel to another node; see `PeerChannels`.
@@ -79,6 +80,7 @@ class RaftClient:
     ) -> None:
         self.config = config
         self.failure: KafkaError | None = None
+        self.unanswered: KafkaError | None = None
         self._world = world
         self._log = log
         self._listener = listener
@@ -420,8 +422,10 @@ class RaftClient:
 
     def _request_ended(self, send: Send, outcome: Any | KafkaError) -> None:
         if isinstance(outcome, KafkaError):
+            self.unanswered = outcome
             self._core.request_failed(send, outcome, self._now())
         else:
+            self.unanswered = None
             self._core.receive(send, outcome, self._now())
         self._pump()
 

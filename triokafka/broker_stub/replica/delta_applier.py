@@ -75,7 +75,7 @@ class DeltaApplier:
         for topic_partition in local.deleted:
             self._drop(topic_partition)
             changes.append(LeadershipChange(topic_partition, leads=False, leader_epoch=-1))
-        for leads, states in ((True, local.leaders), (False, local.followers)):
+        for states in (local.leaders, local.followers):
             for topic_partition, (_, state) in states.items():
                 try:
                     partition = opener.open(topic_partition)
@@ -83,11 +83,11 @@ class DeltaApplier:
                     opener.open_failed(topic_partition, error)
                     continue
                 if opener.change_role(partition, state):
-                    if leads:
+                    if partition.is_leader:
                         new_followers.update(partition.followers)
                     else:
                         to_follow.append(partition)
-                    changes.append(LeadershipChange(topic_partition, leads, state.leader_epoch))
+                    changes.append(LeadershipChange(topic_partition, partition.is_leader, state.leader_epoch))
         for resource_type, name in delta.changed_configs:
             if resource_type == ConfigResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)

@@ -16,7 +16,8 @@ from triokafka.broker_stub.log.log_deletion import NO_TOPIC
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, is_reserved_directory
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
-from triokafka.broker_stub.replica.partition import Partition
+from triokafka.broker_stub.replica.lost_ends import LostEnds
+from triokafka.broker_stub.replica.partition import NO_LEADER, Partition
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange, ReplicaListener
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.structs import TopicPartition, first_names, format_uuid
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 
 _FIRST_RETRY_SECONDS: Final = 0.5
 _LAST_RETRY_SECONDS: Final = 5.0
+_REVIEW_SECONDS: Final = 0.2
+"""The interval in which a broker that lost the end of a log looks for another one to lead the partition."""
 
 
 class MissingLogError(errors.KafkaStorageError):
@@ -38,6 +41,7 @@ class PartitionOpener:
         now: the world's monotonic clock in seconds.
         lag_seconds: see `Partition`.
         follow: starts to fetch partitions from their leaders.
+        lost_ends: decides whether this broker leads a partition of whose log it lost the end.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class PartitionOpener:
         now: Callable[[], float],
         lag_seconds: float,
         follow: Callable[[Iterable[Partition], MetadataImage], None],
+        lost_ends: LostEnds,
     ) -> None:
         self.image = EMPTY_IMAGE
         self._node_id = node_id
@@ -59,6 +64,8 @@ class PartitionOpener:
         self._now = now
         self._lag_seconds = lag_seconds
         self._follow = follow
+        self._lost_ends = lost_ends
+        self._yielded = trio.Event()
         self._ahead: dict[TopicPartition, Partition] = {}  # opened before their change is applied
         self._retryable: set[tuple[str, int]] = set()  # failed partitions whose next opening may succeed
         self._became_retryable = trio.Event()
@@ -175,23 +182,32 @@ class PartitionOpener:
             config,
             is_new=(topic.topic_id, topic_partition.partition) not in self._inherited,
         )
-        if self._checkpointed is None:
-            self._checkpointed = self._logs.read_high_watermarks()
         return Partition(
             topic_partition,
             topic.topic_id,
             node_id=self._node_id,
             log=log,
-            high_watermark=self._checkpointed.get(topic_partition, 0),
+            high_watermark=self._high_watermarks().get(topic_partition, 0),
             registrations=self,
             lag_seconds=self._lag_seconds,
         )
 
+    def _high_watermarks(self) -> Mapping[TopicPartition, int]:
+        if self._checkpointed is None:
+            self._checkpointed = self._logs.read_high_watermarks()
+        return self._checkpointed
+
     def change_role(self, partition: Partition, state: PartitionImage) -> bool:
         """Make the partition leader or follower according to ``state``; return whether its role or leader epoch is
         new.
+
+        A replica that should lead, and lost the end of its log, follows nobody for now.
         """
-        if state.leader == self._node_id:
+        is_leader = state.leader == self._node_id
+        yields = is_leader and self._lost_ends.yields(partition, state)
+        if yields:
+            self._yielded.set()
+        if is_leader and not yields:
             changed = partition.make_leader(
                 leader_epoch=state.leader_epoch,
                 partition_epoch=state.partition_epoch,
@@ -202,7 +218,7 @@ class PartitionOpener:
             )
         else:
             changed = partition.make_follower(
-                leader_id=state.leader,
+                leader_id=NO_LEADER if is_leader else state.leader,
                 leader_epoch=state.leader_epoch,
                 partition_epoch=state.partition_epoch,
                 replicas=state.replicas,
@@ -213,6 +229,25 @@ class PartitionOpener:
         else:
             self._hosted.isr_changed(partition)
         return changed
+
+    async def replace_lost_ends(self) -> None:
+        """Let other replicas lead while this broker lost the ends of logs, until cancelled; see `LostEnds`."""
+        while True:
+            await self._yielded.wait()
+            self._yielded = trio.Event()
+            while self._lost_ends.waits:
+                self._lost_ends.review(self._lead)
+                await trio.sleep(_REVIEW_SECONDS)
+
+    def _lead(self, topic_partition: TopicPartition) -> None:
+        state, partition = self.image.partition(*topic_partition), self._hosted.online.get(topic_partition)
+        if state is not None and partition is not None and self.change_role(partition, state):
+            self._report_role(partition)
+
+    def _report_role(self, partition: Partition) -> None:
+        if self._listener is not None:
+            change = LeadershipChange(partition.topic_partition, partition.is_leader, partition.leader_epoch)
+            self._listener.reopened(change)
 
     # -- retries
 
@@ -248,11 +283,9 @@ class PartitionOpener:
             return None
         logger.info("%s: the log was opened, and the partition is online", topic_partition)
         if self.change_role(partition, state):
-            leads = state.leader == self._node_id
-            if not leads:
+            if not partition.is_leader:
                 self._follow([partition], self.image)
-            if self._listener is not None:
-                self._listener.reopened(LeadershipChange(topic_partition, leads=leads, leader_epoch=state.leader_epoch))
+            self._report_role(partition)
         return partition
 
     # -- logs in missing directories
@@ -271,6 +304,9 @@ class PartitionOpener:
         missing = [known for known in image.replicas_on(self._node_id) if self._logs.get(known) is None]
         if not missing:
             return
+        committed = self._high_watermarks()
+        for topic_partition in missing:
+            self._lost_ends.log_is_missing(topic_partition, committed.get(topic_partition, 0))
         named = first_names(missing, 5)
         gone = {directory: None for known in missing if (directory := self._gone_directory(image.partition(*known)))}
         if gone:

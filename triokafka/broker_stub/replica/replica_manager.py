@@ -19,6 +19,7 @@ from triokafka.broker_stub.replica.delta_applier import DeltaApplier
 from triokafka.broker_stub.replica.fetcher.fetcher_manager import FetcherManager
 from triokafka.broker_stub.replica.full_disks import FullDisks
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
+from triokafka.broker_stub.replica.lost_ends import LostEnds
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_opener import PartitionOpener
 from triokafka.broker_stub.replica.partitions_operation import PartitionsOperation
@@ -104,7 +105,14 @@ class ReplicaManager:
         )
         self.fetchers = fetchers = FetcherManager(node_id, world, hosted, self.traffic, follower_quota)
         self._opener = opener = PartitionOpener(
-            node_id, logs, hosted, listener, now=world.now, lag_seconds=lag_ms / 1000, follow=fetchers.follow
+            node_id,
+            logs,
+            hosted,
+            listener,
+            now=world.now,
+            lag_seconds=lag_ms / 1000,
+            follow=fetchers.follow,
+            lost_ends=LostEnds(node_id, lambda: self._opener.image, resign, world.now),
         )
         self.partition = opener.partition
         self.is_offline = opener.is_offline
@@ -112,6 +120,7 @@ class ReplicaManager:
         self.open_ahead = opener.open_ahead
         self.may_be_created = opener.may_be_created
         self.retry_offline = opener.retry_offline
+        self.replace_lost_ends = opener.replace_lost_ends
         applier = DeltaApplier(node_id, logs, hosted, opener, fetchers, (leader_quota, follower_quota))
         self.apply = applier.apply
         self.reconfigure_all = applier.reconfigure_all

@@ -53,9 +53,9 @@ def command(
 ) -> int:
     """Run a cluster of processes, and print "ready HOST:PORT,HOST:PORT,..." once all nodes accept connections.
 
-    Every node is a broker; the first three are also the controllers. A node that ends is reported and not restarted:
-    the others continue, as long as a majority of the controllers runs. SIGTERM, SIGINT and SIGHUP shut all nodes down
-    cleanly. The exit status is 1 if a node ended by itself.
+    Every node is a broker; the first three are also the controllers, or the first one of two nodes. A node that ends
+    is reported and not restarted: the others continue, as long as a majority of the controllers runs. SIGTERM, SIGINT
+    and SIGHUP shut all nodes down cleanly. The exit status is 1 if a node ended by itself.
     """
     import trio
 

@@ -21,9 +21,9 @@ from triokafka.structs import TopicPartition
 
 _NEVER: Final = float("inf")
 _FEW_BATCHES: Final = 2
+"""A sender that waits for the network to catch up goes on when so few batches of its partition are left."""
 _PROMPT_ATTEMPTS: Final = 5
 """Attempts after which a batch backs off also when its partition has a new leader."""
-"""A sender that waits for the network to catch up goes on when so few batches of its partition are left."""
 
 
 class Ready(NamedTuple):

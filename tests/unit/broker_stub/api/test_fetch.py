@@ -177,6 +177,17 @@ async def test_fetch_without_data_is_answered_empty_when_its_time_is_over(autoju
         assert 0.69 <= trio.current_time() - start <= 0.75
 
 
+async def test_fetch_waits_no_longer_than_a_connection_may_be_idle(autojump_clock: object) -> None:
+    """A client that asks for weeks and goes would keep its connection for weeks."""
+    for max_idle_ms, waits in ((2_000, 2), (-1, 5)):
+        async with running_node(connections_max_idle_ms=max_idle_ms) as node:
+            await node.create("t")
+            start = trio.current_time()
+            with trio.move_on_after(5):
+                await node.fetch("t", 0, max_wait_ms=2**31 - 1)
+            assert trio.current_time() - start == pytest.approx(waits, abs=0.05)
+
+
 async def test_fetch_waits_for_its_minimum_of_bytes_over_all_partitions(autojump_clock: object) -> None:
     async with running_node() as node:
         await node.create("t", partitions=2)
