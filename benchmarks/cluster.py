@@ -247,12 +247,14 @@ class _Cluster:
         os.sync()
         sent = disk_to_socket.megabytes_per_second(self.group.nodes[leader].address, topic, records)
         (log,) = follower.data.glob(f"{topic}-0")
-        before = _bytes_of(log)
+        before, whole = _bytes_of(log), _bytes_of(self.group.nodes[leader].data / log.name)
         free_memory.use_once(3 * self._plan.behind_megabytes * _MILLION)
         follower.start()
         self._wait(lambda: _bytes_of(log) > before, f"fetch of {topic}", pause=0.001)
         began = time.perf_counter()
-        self._wait(lambda: self._in_sync(topic), f"{topic} in sync")
+        # The brokers are asked when it can be true only, and then often: a longer pause would be measured as well.
+        self._wait(lambda: _bytes_of(log) >= whole, f"all records of {topic}", pause=0.005)
+        self._wait(lambda: self._in_sync(topic), f"{topic} in sync", pause=0.001)
         return sent, records * 10_240 / _MILLION / (time.perf_counter() - began)
 
     def _bootstrap_without(self, down: Node) -> str:

@@ -60,3 +60,21 @@ async def test_command_outlasts_a_controller_that_hangs() -> None:
     stopped.host.world.resume()
     await cluster.wait_in_sync({"orders": 1, "invoices": 1})
     await cluster.stop()
+
+
+@simulated
+async def test_restarted_follower_is_in_sync_as_soon_as_it_is_unfenced() -> None:
+    """It has all records before that, so the leader does not let it wait for new ones."""
+    cluster = SimulatedCluster(current_simulation(), replica_fetch_wait_max_ms=10_000)
+    cluster.start()
+    await cluster.create_topics({"orders": 1})
+    state = cluster.nodes[0].image.topics["orders"].partitions[0]
+    leader, active = cluster.nodes[state.leader - 1], await cluster.wait_active()
+    follower = next(node for node in cluster.nodes if node not in (leader, active))
+    await follower.stop()
+    await leader.wait_for(lambda image: len(image.topics["orders"].partitions[0].isr) == 2)
+    follower.start()
+    await leader.wait_for(lambda image: image.brokers[follower.number].active)
+    with trio.fail_after(0.5):
+        await leader.wait_for(lambda image: len(image.topics["orders"].partitions[0].isr) == 3)
+    await cluster.stop()

@@ -92,7 +92,9 @@ class DeltaApplier:
             if resource_type == ConfigResourceType.TOPIC and name in image.topics:
                 self._reconfigure(image.topics[name], image)
         fetchers.follow(to_follow, image)
-        self._hosted.interrupt_followers(sorted(new_followers))
+        # A broker that may join the in-sync sets now proves with its next fetch that it has everything.
+        unfenced = {broker_id for broker_id in delta.changed_brokers if opener.is_active(broker_id)}
+        self._hosted.interrupt_followers(sorted(new_followers | unfenced))
         if delta.changed_brokers:
             fetchers.brokers_changed(image)
         if first:

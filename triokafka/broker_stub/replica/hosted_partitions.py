@@ -101,9 +101,11 @@ class HostedPartitions:
         return self._interruptions.get(replica_id, 0)
 
     def interrupt_followers(self, replica_ids: Iterable[int]) -> None:
-        """Answer the waiting fetches of brokers that have replicas of partitions which this broker leads now.
+        """Answer the waiting fetches of brokers that have replicas of partitions which this broker leads now, or that
+        are not fenced any more.
 
-        Otherwise the brokers would fetch the new partitions only after ``replica.fetch.wait.max.ms``.
+        Otherwise the brokers would fetch the new partitions, or join the in-sync sets, only after
+        ``replica.fetch.wait.max.ms``.
         """
         for replica_id in replica_ids:
             self._interruptions[replica_id] = self.interruptions(replica_id) + 1
