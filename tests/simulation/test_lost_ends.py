@@ -107,3 +107,22 @@ async def test_replica_that_lost_its_end_leads_after_all_when_no_other_comes(cap
     assert 0 < len(found) < RECORDS
     assert any("broker 1 leads it although its log lost the offsets" in text for text in caplog.messages)
     await cluster.stop()
+
+
+@simulated
+async def test_topic_that_was_created_again_has_lost_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = SimulatedCluster(current_simulation())
+    await fill(cluster)
+    first, second, third = cluster.nodes
+    await third.stop()
+    third.host.disk.remove_tree(f"{DATA}/{TOPIC}-0")  # its high watermark stays in the checkpoint
+    again = triokafka.NewTopic(TOPIC, assignments={0: [third.number, first.number, second.number]})
+    async with cluster.admin() as admin:
+        await admin.delete_topics([TOPIC])
+        await admin.create_topics([again])
+        third.start()
+        await cluster.wait_in_sync({TOPIC: 1})
+        assert await admin.elect_leaders([PARTITION]) == [PARTITION]
+    await third.wait_for(lambda image: getattr(image.partition(*PARTITION), "leader", -1) == third.number)
+    assert not [text for text in caplog.messages if "the log of this replica ends" in text or "its log lost" in text]
+    await cluster.stop()

@@ -306,7 +306,9 @@ class PartitionOpener:
             return
         committed = self._high_watermarks()
         for topic_partition in missing:
-            self._lost_ends.log_is_missing(topic_partition, committed.get(topic_partition, 0))
+            state = image.partition(*topic_partition)
+            if state is not None and self._counts_as_complete(state):
+                self._lost_ends.log_is_missing(topic_partition, committed.get(topic_partition, 0))
         named = first_names(missing, 5)
         gone = {directory: None for known in missing if (directory := self._gone_directory(image.partition(*known)))}
         if gone:
@@ -320,6 +322,10 @@ class PartitionOpener:
         if directory is None or is_reserved_directory(directory) or directory in self._logs.directory_ids:
             return None
         return directory
+
+    def _counts_as_complete(self, state: PartitionImage) -> bool:
+        """Whether this broker may be elected without an unclean election."""
+        return self._node_id in {*state.isr, *state.eligible_leader_replicas, *state.last_known_elr}
 
     def may_be_created(
         self, topic_partition: TopicPartition, topic_id: UUID, state: PartitionImage, config: LogConfig
@@ -343,7 +349,7 @@ class PartitionOpener:
         directory = self._gone_directory(state)
         if directory is None or config.unclean_leader_election_enable:
             return
-        if self._node_id not in {*state.isr, *state.eligible_leader_replicas, *state.last_known_elr}:
+        if not self._counts_as_complete(state):
             return
         here = self._logs.is_offline(topic_partition) or (
             self._logs.get(topic_partition) is not None and self._logs.topic_id_of(topic_partition) in (None, topic_id)
