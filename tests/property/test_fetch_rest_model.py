@@ -102,7 +102,7 @@ class Broker:
 
         services = SimpleNamespace(
             metadata=self,  # for its image
-            config=SimpleNamespace(current=SimpleNamespace(fetch_max_bytes=10**6)),
+            config=SimpleNamespace(current=SimpleNamespace(fetch_max_bytes=10**6, connections_max_idle_ms=600_000)),
             quotas=SimpleNamespace(limits=lambda kind: False),
             faults=SimpleNamespace(armed=False),
             fetch_sessions=lambda: self.sessions,

@@ -110,8 +110,8 @@ class AdminRequests:
                     done[item] = outcome
                     failed.pop(item, None)
                     continue
-                if not isinstance(outcome, KafkaTimeoutError) or not isinstance(failed.get(item), BrokerResponseError):
-                    failed[item] = outcome  # a broker's error is more precise than a timeout
+                if self._says_more(outcome, failed.get(item)):
+                    failed[item] = outcome
                 if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
                     again.append(item)
             failures += 1
@@ -349,6 +349,16 @@ class AdminRequests:
         return self._world.wall_ms()
 
     # ---------------------------------------------------------------- errors
+
+    def _says_more(self, outcome: object, earlier: object) -> bool:
+        """Whether the outcome of a round is reported instead of an earlier one.
+
+        A timeout does not replace the reason of an earlier failure, unless that was a connection, and since then the
+        request has reached a broker that waits for the active controller.
+        """
+        if not isinstance(outcome, KafkaTimeoutError) or earlier is None:
+            return True
+        return self._waited_for_controller and not isinstance(earlier, BrokerResponseError)
 
     def _why_late(self) -> str:
         why = self._client.why_unreachable()
