@@ -24,7 +24,7 @@ for page in range(0, len(memory), mmap.PAGESIZE):
 def use_once(size: int) -> None:
     """Let a process write to ``size`` bytes of free memory, or to half of the free memory if that is less, and end.
 
-    The kernel gives out first what was freed last. Without ``/proc/meminfo`` nothing is done.
+    The kernel reuses the memory that was freed last first. Without ``/proc/meminfo`` this does nothing.
     """
     size = min(size, _free_bytes() // 2)
     if size > 0:

@@ -45,6 +45,14 @@ async def values(cluster: SimulatedCluster) -> list[bytes | None]:
     return found
 
 
+async def start_all_but_second(cluster: SimulatedCluster) -> None:
+    """Start the first node, which was in sync last and leads, and the third."""
+    first, _, third = cluster.nodes
+    first.start()
+    third.start()
+    await wait_until_led_by(first)
+
+
 async def wait_until_led_by(node: SimulatedNode) -> None:
     """Wait until the node knows that the controller has elected it."""
     await node.wait_started()
@@ -60,9 +68,7 @@ async def test_elected_replica_that_lost_its_end_lets_an_eligible_one_lead(caplo
     for node in (third, second, first):  # the last two are eligible leaders then (KIP-966)
         await node.stop()
     cut_in_half(first)
-    first.start()
-    third.start()
-    await wait_until_led_by(first)
+    await start_all_but_second(cluster)
     await trio.sleep(5)
     second.start()
     await cluster.wait_in_sync({TOPIC: 1})
@@ -80,9 +86,7 @@ async def test_elected_replica_whose_log_is_gone_lets_an_eligible_one_lead() -> 
     for node in (third, second, first):
         await node.stop()
     first.host.disk.remove_tree(f"{DATA}/{TOPIC}-0")
-    first.start()
-    third.start()
-    await wait_until_led_by(first)
+    await start_all_but_second(cluster)
     await trio.sleep(5)
     second.start()
     await cluster.wait_in_sync({TOPIC: 1})
@@ -98,9 +102,7 @@ async def test_replica_that_lost_its_end_leads_after_all_when_no_other_comes(cap
     for node in (third, second, first):
         await node.stop()
     cut_in_half(first)
-    first.start()
-    third.start()
-    await wait_until_led_by(first)
+    await start_all_but_second(cluster)
     await trio.sleep(35)
     found = await values(cluster)
     assert found == [b"%d" % number for number in range(len(found))]

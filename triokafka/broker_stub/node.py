@@ -327,7 +327,7 @@ class Node:
         await self._unless_it_fails(broker.start)
 
     async def _caught_up(self) -> None:
-        """Wait for the metadata of the cluster; while there is no quorum, say so in the log."""
+        """Wait for the metadata of the cluster. Log a warning after ten seconds, and then every minute."""
         patience = _PATIENCE_WITH_QUORUM
         while True:
             with trio.move_on_after(patience):

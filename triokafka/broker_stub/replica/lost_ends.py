@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
+from triokafka.broker_stub.replica.active_peers import any_active
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.structs import TopicPartition
 
@@ -107,7 +108,6 @@ class LostEnds:
             if now >= until or not others:
                 lead(topic_partition)
             else:
-                brokers = [image.brokers.get(broker_id) for broker_id in others]
-                replaceable |= any(broker is not None and broker.active for broker in brokers)
+                replaceable |= any_active(image, others)
         if replaceable:
             self._resign()
