@@ -30,14 +30,13 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, ver
         Boolean, doc="Whether the broker asks to shut down, which begins the move of its leaderships."
     )
     offline_log_dirs: list[UUID] = field(
-        Array(Uuid), versions="1+", tag=0, tagged="1+", doc="The ids of log directories that failed."
+        Array(Uuid), versions="1+", tag=0, doc="The ids of log directories that failed."
     )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
         versions="2+",
         nullable="2+",
         tag=1,
-        tagged="2+",
         default=None,
         doc="The ids of log directories that get no new partitions; null when the broker does not say.",
     )

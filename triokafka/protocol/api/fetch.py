@@ -62,7 +62,6 @@ class FetchPartition(Struct):
         Uuid,
         versions="17+",
         tag=0,
-        tagged="17+",
         ignorable=True,
         doc="The id of the follower's log directory; nil for none.",
     )
@@ -70,7 +69,6 @@ class FetchPartition(Struct):
         Int64,
         versions="18+",
         tag=1,
-        tagged="18+",
         ignorable=True,
         default=2**63 - 1,
         doc="The high watermark that the follower knows; the largest number when unknown.",
@@ -107,7 +105,6 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
         versions="12+",
         nullable="12+",
         tag=0,
-        tagged="12+",
         ignorable=True,
         default=None,
         doc="The cluster that a follower of the metadata log belongs to; null for all others.",
@@ -118,7 +115,6 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
         ReplicaState,
         versions="15+",
         tag=1,
-        tagged="15+",
         doc="The follower that fetches; absent for a consumer.",
     )
     max_wait_ms: int = field(Int32, doc="How many milliseconds to wait for ``min_bytes``.")
@@ -241,21 +237,18 @@ class PartitionData(Struct):
         EpochEndOffset,
         versions="12+",
         tag=0,
-        tagged="12+",
         doc="Set instead of records when the fetcher's log is not the leader's: the end of the last common epoch.",
     )
     current_leader: LeaderIdAndEpoch = field(
         LeaderIdAndEpoch,
         versions="12+",
         tag=1,
-        tagged="12+",
         doc="The leader by now, when the request went to a former one.",
     )
     snapshot_id: SnapshotId = field(
         SnapshotId,
         versions="12+",
         tag=2,
-        tagged="12+",
         doc="Set instead of records when only a snapshot still contains them (metadata log).",
     )
     aborted_transactions: list[AbortedTransaction] | None = field(
@@ -327,6 +320,5 @@ class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
         Array(NodeEndpoint),
         versions="16+",
         tag=0,
-        tagged="16+",
         doc="Addresses of the leaders named as current.",
     )

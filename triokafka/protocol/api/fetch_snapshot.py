@@ -39,7 +39,6 @@ class PartitionSnapshot(Struct):
         Uuid,
         versions="1+",
         tag=0,
-        tagged="1+",
         ignorable=True,
         doc="The id of the directory that holds the replica's log.",
     )
@@ -59,7 +58,6 @@ class FetchSnapshotRequest(Request["FetchSnapshotResponse"], api_key=59, version
         String,
         nullable="0+",
         tag=0,
-        tagged="0+",
         default=None,
         doc="The cluster that the replica belongs to; null when it does not know.",
         errors=("InconsistentClusterIdError",),
@@ -95,7 +93,7 @@ class AnsweredPartition(Struct):
     )
     snapshot_id: SnapshotId = field(SnapshotId, doc="The snapshot that was read.")
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch, tag=0, tagged="0+", doc="The quorum's leader, when another node than this one leads."
+        LeaderIdAndEpoch, tag=0, doc="The quorum's leader, when another node than this one leads."
     )
     size: int = field(Int64, doc="The size of the whole snapshot in bytes.")
     position: int = field(Int64, doc="The position of the first byte returned.")
@@ -135,5 +133,5 @@ class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+")
     )
     topics: list[AnsweredTopic] = field(Array(AnsweredTopic), doc="The topics; there is only ``__cluster_metadata``.")
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint), versions="1+", tag=0, tagged="1+", doc="The addresses of the leader named in the answer."
+        Array(NodeEndpoint), versions="1+", tag=0, doc="The addresses of the leader named in the answer."
     )

@@ -160,7 +160,6 @@ class PartitionProduceResponse(Struct):
         LeaderIdAndEpoch,
         versions="10+",
         tag=0,
-        tagged="10+",
         doc="The leader by now, when the request went to a former one.",
     )
 
@@ -200,6 +199,5 @@ class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
         Array(NodeEndpoint),
         versions="10+",
         tag=0,
-        tagged="10+",
         doc="Addresses of the leaders named as current.",
     )

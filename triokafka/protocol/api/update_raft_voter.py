@@ -81,6 +81,4 @@ class UpdateRaftVoterResponse(Response, api_key=82, versions="0", flexible="0+")
             "UnknownLeaderEpochError",
         ),
     )
-    current_leader: CurrentLeader = field(
-        CurrentLeader, tag=0, tagged="0+", doc="The quorum's leader, with its address."
-    )
+    current_leader: CurrentLeader = field(CurrentLeader, tag=0, doc="The quorum's leader, with its address.")

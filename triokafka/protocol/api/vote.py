@@ -115,5 +115,5 @@ class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):
     )
     topics: list[AnsweredTopic] = field(Array(AnsweredTopic), doc="The topics; there is only ``__cluster_metadata``.")
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint), versions="1+", tag=0, tagged="1+", doc="The addresses of the leader named in the answer."
+        Array(NodeEndpoint), versions="1+", tag=0, doc="The addresses of the leader named in the answer."
     )

@@ -65,7 +65,6 @@ class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="
         Array(Uuid),
         versions="3+",
         tag=0,
-        tagged="3+",
         doc="The ids of its log directories; empty if unknown.",
     )
     cordoned_log_dirs: list[UUID] | None = field(
@@ -73,7 +72,6 @@ class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="
         versions="4+",
         nullable="4+",
         tag=1,
-        tagged="4+",
         default=None,
         doc="The cordoned log directories, which get no new partitions; null if unknown.",
     )
@@ -91,19 +89,17 @@ class BrokerRegistrationChangeRecord(MetadataRecord, api_key=17, versions="0-3",
 
     broker_id: int = field(Int32, doc="The broker's id.")
     broker_epoch: int = field(Int64, doc="The broker epoch: the offset of the registration.")
-    fenced: int = field(Int8, tag=0, tagged="0+", doc="1 when it was fenced, -1 when it was unfenced, 0 for no change.")
+    fenced: int = field(Int8, tag=0, doc="1 when it was fenced, -1 when it was unfenced, 0 for no change.")
     in_controlled_shutdown: int = field(
         Int8,
         versions="1+",
         tag=1,
-        tagged="1+",
         doc="1 when it began to shut down, 0 for no change.",
     )
     log_dirs: list[UUID] = field(
         Array(Uuid),
         versions="2+",
         tag=2,
-        tagged="2+",
         doc="The ids of its log directories; empty for no change.",
     )
     cordoned_log_dirs: list[UUID] | None = field(
@@ -111,7 +107,6 @@ class BrokerRegistrationChangeRecord(MetadataRecord, api_key=17, versions="0-3",
         versions="3+",
         nullable="3+",
         tag=3,
-        tagged="3+",
         default=None,
         doc="The cordoned log directories, which get no new partitions; null for no change.",
     )
@@ -187,7 +182,6 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
     leader_recovery_state: int = field(
         Int8,
         tag=0,
-        tagged="0+",
         doc="0 when the leader was elected from the in-sync replicas, 1 while it recovers from an unclean election.",
     )
     leader_epoch: int = field(Int32, default=-1, doc="The leader epoch.")
@@ -202,7 +196,6 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
         versions="2+",
         nullable="2+",
         tag=1,
-        tagged="2+",
         default=None,
         doc="Replicas outside the in-sync ones that are complete up to the high watermark all the same; null "
         "when not known.",
@@ -212,7 +205,6 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
         versions="2+",
         nullable="2+",
         tag=2,
-        tagged="2+",
         default=None,
         doc="The last known eligible leader replicas; null when not known.",
     )
@@ -230,16 +222,14 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         Array(Int32),
         nullable="0+",
         tag=0,
-        tagged="0+",
         default=None,
         doc="The replicas in sync; null for no change.",
     )
-    leader: int = field(Int32, tag=1, tagged="0+", default=-2, doc="The leader, -1 for none; -2 for no change.")
+    leader: int = field(Int32, tag=1, default=-2, doc="The leader, -1 for none; -2 for no change.")
     replicas: list[int] | None = field(
         Array(Int32),
         nullable="0+",
         tag=2,
-        tagged="0+",
         default=None,
         doc="The brokers that hold it; null for no change.",
     )
@@ -247,7 +237,6 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         Array(Int32),
         nullable="0+",
         tag=3,
-        tagged="0+",
         default=None,
         doc="Those that a reassignment is going to remove; null for no change.",
     )
@@ -255,14 +244,12 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         Array(Int32),
         nullable="0+",
         tag=4,
-        tagged="0+",
         default=None,
         doc="Those that a reassignment is adding; null for no change.",
     )
     leader_recovery_state: int = field(
         Int8,
         tag=5,
-        tagged="0+",
         default=-1,
         doc="0 recovered, 1 recovering from an unclean election; -1 for no change.",
     )
@@ -271,7 +258,6 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         versions="1+",
         nullable="1+",
         tag=8,
-        tagged="1+",
         default=None,
         doc="The log directory of each replica; null for no change.",
     )
@@ -280,7 +266,6 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         versions="2+",
         nullable="2+",
         tag=6,
-        tagged="2+",
         default=None,
         doc="The eligible leader replicas; null for no change.",
     )
@@ -289,7 +274,6 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         versions="2+",
         nullable="2+",
         tag=7,
-        tagged="2+",
         default=None,
         doc="The last known eligible leader replicas; null for no change.",
     )
@@ -413,7 +397,6 @@ class BeginTransactionRecord(MetadataRecord, api_key=23, versions="0", flexible=
         String,
         nullable="0+",
         tag=0,
-        tagged="0+",
         default=None,
         doc="A name for the transaction; null for none.",
     )
@@ -430,7 +413,6 @@ class AbortTransactionRecord(MetadataRecord, api_key=25, versions="0", flexible=
         String,
         nullable="0+",
         tag=0,
-        tagged="0+",
         default=None,
         doc="The reason for the abort; null for none.",
     )
