@@ -16,12 +16,7 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, ver
     """Renew a broker's session."""
 
     broker_id: int = field(Int32, doc="The broker's number.")
-    broker_epoch: int = field(
-        Int64,
-        default=-1,
-        doc="The epoch of the broker's registration; -1 when it does not say.",
-        errors=("StaleBrokerEpochError",),
-    )
+    broker_epoch: int = fields.broker_epoch()
     current_metadata_offset: int = field(
         Int64, doc="The offset of the last metadata record that the broker has applied."
     )

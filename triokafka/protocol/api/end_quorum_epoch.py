@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, String, UInt16, Uuid
 
@@ -56,13 +57,7 @@ class LeaderEndpoint(Struct):
 class EndQuorumEpochRequest(Request["EndQuorumEpochResponse"], api_key=54, versions="0-1", flexible="1+"):
     """Tell the voters that the leader resigns."""
 
-    cluster_id: str | None = field(
-        String,
-        nullable="0+",
-        default=None,
-        doc="The cluster that the sender belongs to; null when it does not know.",
-        errors=("InconsistentClusterIdError",),
-    )
+    cluster_id: str | None = fields.cluster_id(nullable="0+", default=None)
     topics: list[TopicData] = field(Array(TopicData), doc="The topics; there is only ``__cluster_metadata``.")
     leader_endpoints: list[LeaderEndpoint] = field(
         Array(LeaderEndpoint), versions="1+", ignorable=True, doc="The addresses on which the leader serves the quorum."
@@ -105,16 +100,7 @@ class NodeEndpoint(Struct):
 class EndQuorumEpochResponse(Response, api_key=54, versions="0-1", flexible="1+"):
     """Whether the voter accepts the resignation."""
 
-    error_code: int = field(
-        Int16,
-        doc="The error code of the whole request; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "InconsistentClusterIdError",
-            "InvalidRequestError",
-            "BrokerNotAvailableError",
-        ),
-    )
+    error_code: int = fields.quorum_error_code()
     topics: list[AnsweredTopic] = field(Array(AnsweredTopic), doc="The topics; there is only ``__cluster_metadata``.")
     node_endpoints: list[NodeEndpoint] = field(
         Array(NodeEndpoint), versions="1+", tag=0, doc="The addresses of the leader named in the answer."

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, Records, String, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Records, String, Uuid
 from triokafka.structs import Buffer
 
 
@@ -126,12 +126,7 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
         default=2**31 - 1,
         doc="At most how many bytes of records; the first batch comes whole in any case, so that a reader gets on.",
     )
-    isolation_level: int = field(
-        Int8,
-        versions="4+",
-        ignorable=True,
-        doc="0 to see all records, 1 to see only those of committed transactions.",
-    )
+    isolation_level: int = fields.isolation_level(versions="4+", ignorable=True)
     session_id: int = field(
         Int32,
         versions="7+",
@@ -174,7 +169,7 @@ class LeaderIdAndEpoch(Struct):
     """The current leader, as far as the broker knows; -1 if unknown."""
 
     leader_id: int = field(Int32, versions="12+", default=-1, doc="The leader's broker id; -1 for none.")
-    leader_epoch: int = field(Int32, versions="12+", default=-1, doc="The leader's epoch; -1 when unknown.")
+    leader_epoch: int = fields.leader_epoch(versions="12+")
 
 
 class SnapshotId(Struct):
@@ -285,13 +280,7 @@ class NodeEndpoint(Struct):
     node_id: int = field(Int32, versions="16+", doc="The broker's id.")
     host: str = field(String, versions="16+", doc="The host to connect to.")
     port: int = field(Int32, versions="16+", doc="The port to connect to.")
-    rack: str | None = field(
-        String,
-        versions="16+",
-        nullable="16+",
-        default=None,
-        doc="The broker's rack; null when it has none.",
-    )
+    rack: str | None = fields.rack(versions="16+", nullable="16+")
 
 
 class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):

@@ -121,16 +121,7 @@ class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+")
     """A part of each snapshot."""
 
     throttle_time_ms: int = fields.throttle_time_ms(ignorable=True)
-    error_code: int = field(
-        Int16,
-        doc="The error code of the whole request; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "InconsistentClusterIdError",
-            "InvalidRequestError",
-            "BrokerNotAvailableError",
-        ),
-    )
+    error_code: int = fields.quorum_error_code()
     topics: list[AnsweredTopic] = field(Array(AnsweredTopic), doc="The topics; there is only ``__cluster_metadata``.")
     node_endpoints: list[NodeEndpoint] = field(
         Array(NodeEndpoint), versions="1+", tag=0, doc="The addresses of the leader named in the answer."

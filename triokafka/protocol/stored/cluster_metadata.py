@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Struct, field
 from triokafka.protocol.primitives import (
     Array,
@@ -191,23 +192,8 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
         versions="1+",
         doc="The log directory of each replica, in the order of the replicas.",
     )
-    eligible_leader_replicas: list[int] | None = field(
-        Array(Int32),
-        versions="2+",
-        nullable="2+",
-        tag=1,
-        default=None,
-        doc="Replicas outside the in-sync ones that are complete up to the high watermark all the same; null "
-        "when not known.",
-    )
-    last_known_elr: list[int] | None = field(
-        Array(Int32),
-        versions="2+",
-        nullable="2+",
-        tag=2,
-        default=None,
-        doc="The last known eligible leader replicas; null when not known.",
-    )
+    eligible_leader_replicas: list[int] | None = fields.eligible_leader_replicas(versions="2+", nullable="2+", tag=1)
+    last_known_elr: list[int] | None = fields.last_known_elr(versions="2+", nullable="2+", tag=2)
 
 
 class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible="0+"):
