@@ -9,7 +9,8 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String, UInt16
+from triokafka.protocol.primitives import Array, Int16, Int32, String
+from triokafka.protocol.quorum_endpoints import LeaderEndpoint, NodeEndpoint
 
 
 class PartitionData(Struct):
@@ -26,14 +27,6 @@ class TopicData(Struct):
 
     topic_name: str = field(String, doc="The topic's name.")
     partitions: list[PartitionData] = field(Array(PartitionData), doc="The partitions; there is only 0.")
-
-
-class LeaderEndpoint(Struct):
-    """One listener of the quorum's leader."""
-
-    name: str = field(String, versions="1+", doc="The listener's name.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
 
 
 class BeginQuorumEpochRequest(Request["BeginQuorumEpochResponse"], api_key=53, versions="0-1", flexible="1+"):
@@ -71,14 +64,6 @@ class AnsweredTopic(Struct):
 
     topic_name: str = field(String, doc="The topic's name.")
     partitions: list[AnsweredPartition] = field(Array(AnsweredPartition), doc="The partitions; there is only 0.")
-
-
-class NodeEndpoint(Struct):
-    """The address of the quorum's leader."""
-
-    node_id: int = field(Int32, versions="1+", doc="The node's number.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
 
 
 class BeginQuorumEpochResponse(Response, api_key=53, versions="0-1", flexible="1+"):

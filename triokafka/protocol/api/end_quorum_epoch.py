@@ -9,7 +9,8 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String, UInt16, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, String, Uuid
+from triokafka.protocol.quorum_endpoints import LeaderEndpoint, NodeEndpoint
 
 
 class PreferredCandidate(Struct):
@@ -46,14 +47,6 @@ class TopicData(Struct):
     partitions: list[PartitionData] = field(Array(PartitionData), doc="The partitions; there is only 0.")
 
 
-class LeaderEndpoint(Struct):
-    """One listener of the quorum's leader."""
-
-    name: str = field(String, versions="1+", doc="The listener's name.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
-
-
 class EndQuorumEpochRequest(Request["EndQuorumEpochResponse"], api_key=54, versions="0-1", flexible="1+"):
     """Tell the voters that the leader resigns."""
 
@@ -87,14 +80,6 @@ class AnsweredTopic(Struct):
 
     topic_name: str = field(String, doc="The topic's name.")
     partitions: list[AnsweredPartition] = field(Array(AnsweredPartition), doc="The partitions; there is only 0.")
-
-
-class NodeEndpoint(Struct):
-    """The address of the quorum's leader."""
-
-    node_id: int = field(Int32, versions="1+", doc="The node's number.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
 
 
 class EndQuorumEpochResponse(Response, api_key=54, versions="0-1", flexible="1+"):

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Records, String, UInt16, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Records, String, Uuid
+from triokafka.protocol.quorum_endpoints import NodeEndpoint
 from triokafka.structs import Buffer
 
 
@@ -107,14 +108,6 @@ class AnsweredTopic(Struct):
 
     name: str = field(String, doc="The topic's name.")
     partitions: list[AnsweredPartition] = field(Array(AnsweredPartition), doc="The partitions; there is only 0.")
-
-
-class NodeEndpoint(Struct):
-    """The address of the quorum's leader."""
-
-    node_id: int = field(Int32, versions="1+", doc="The node's number.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
 
 
 class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+"):

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String, UInt16, Uuid
+from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String, Uuid
+from triokafka.protocol.quorum_endpoints import NodeEndpoint
 
 
 class PartitionData(Struct):
@@ -72,14 +73,6 @@ class AnsweredTopic(Struct):
 
     topic_name: str = field(String, doc="The topic's name.")
     partitions: list[AnsweredPartition] = field(Array(AnsweredPartition), doc="The partitions; there is only 0.")
-
-
-class NodeEndpoint(Struct):
-    """The address of the quorum's leader."""
-
-    node_id: int = field(Int32, versions="1+", doc="The node's number.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
 
 
 class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):

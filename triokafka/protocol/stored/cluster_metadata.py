@@ -26,8 +26,8 @@ from triokafka.protocol.primitives import (
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 
 
-class BrokerEndpoint(Struct):
-    """A listener of the broker."""
+class _Endpoint(Struct):
+    """An address, and the security that it needs."""
 
     name: str = field(String, doc="The listener's name.")
     host: str = field(String, doc="The host to connect to.")
@@ -38,12 +38,20 @@ class BrokerEndpoint(Struct):
     )
 
 
-class BrokerFeature(Struct):
-    """A feature that the broker can run."""
+class BrokerEndpoint(_Endpoint):
+    """A listener of the broker."""
+
+
+class _Feature(Struct):
+    """A range of levels of a feature."""
 
     name: str = field(String, doc="The feature's name.")
     min_supported_version: int = field(Int16, doc="The smallest level.")
     max_supported_version: int = field(Int16, doc="The greatest level.")
+
+
+class BrokerFeature(_Feature):
+    """A feature that the broker can run."""
 
 
 class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="0+"):
@@ -127,24 +135,12 @@ class UnfenceBrokerRecord(MetadataRecord, api_key=8, versions="0", flexible="0+"
     epoch: int = field(Int64, doc="Its broker epoch.")
 
 
-class ControllerEndpoint(Struct):
+class ControllerEndpoint(_Endpoint):
     """A listener of the controller."""
 
-    name: str = field(String, doc="The listener's name.")
-    host: str = field(String, doc="The host to connect to.")
-    port: int = field(UInt16, doc="The port to connect to.")
-    security_protocol: int = field(
-        Int16,
-        doc="The kind of security: 0 plaintext, 1 TLS, 2 SASL without TLS, 3 SASL over TLS.",
-    )
 
-
-class ControllerFeature(Struct):
+class ControllerFeature(_Feature):
     """A feature that the controller can run."""
-
-    name: str = field(String, doc="The feature's name.")
-    min_supported_version: int = field(Int16, doc="The smallest level.")
-    max_supported_version: int = field(Int16, doc="The greatest level.")
 
 
 class RegisterControllerRecord(MetadataRecord, api_key=27, versions="0", flexible="0+"):
