@@ -81,14 +81,6 @@ class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", 
         default=True,
         doc="Whether the number of replicas may change.",
     )
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "NotControllerError",
-            "RequestTimedOutError",
-        ),
-    )
+    error_code: int = fields.reassignments_error_code()
     error_message: str | None = fields.error_message(nullable="0+")
     responses: list[ReassignableTopicResponse] = field(Array(ReassignableTopicResponse), doc="The results by topic.")

@@ -70,7 +70,6 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         Array(SupportedFeatureKey),
         versions="3+",
         tag=0,
-        tagged="3+",
         ignorable=True,
         doc="The features that the broker can run.",
     )
@@ -78,7 +77,6 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         Int64,
         versions="3+",
         tag=1,
-        tagged="3+",
         ignorable=True,
         default=-1,
         doc="The number of the finalized features' state; a greater one is newer; -1 when unknown.",
@@ -87,7 +85,6 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         Array(FinalizedFeatureKey),
         versions="3+",
         tag=2,
-        tagged="3+",
         ignorable=True,
         doc="The features that the cluster runs.",
     )
@@ -95,7 +92,6 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
         Boolean,
         versions="3+",
         tag=3,
-        tagged="3+",
         ignorable=True,
         doc="Left from the move off ZooKeeper: false by now.",
     )

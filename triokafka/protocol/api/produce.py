@@ -99,7 +99,7 @@ class LeaderIdAndEpoch(Struct):
     """The current leader, as far as the broker knows; -1 if unknown."""
 
     leader_id: int = field(Int32, versions="10+", default=-1, doc="The leader's broker id; -1 for none.")
-    leader_epoch: int = field(Int32, versions="10+", default=-1, doc="The leader's epoch; -1 when unknown.")
+    leader_epoch: int = fields.leader_epoch(versions="10+")
 
 
 class PartitionProduceResponse(Struct):
@@ -160,7 +160,6 @@ class PartitionProduceResponse(Struct):
         LeaderIdAndEpoch,
         versions="10+",
         tag=0,
-        tagged="10+",
         doc="The leader by now, when the request went to a former one.",
     )
 
@@ -182,13 +181,7 @@ class NodeEndpoint(Struct):
     node_id: int = field(Int32, versions="10+", doc="The broker's id.")
     host: str = field(String, versions="10+", doc="The host to connect to.")
     port: int = field(Int32, versions="10+", doc="The port to connect to.")
-    rack: str | None = field(
-        String,
-        versions="10+",
-        nullable="10+",
-        default=None,
-        doc="The broker's rack; null when it has none.",
-    )
+    rack: str | None = fields.rack(versions="10+", nullable="10+")
 
 
 class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
@@ -200,6 +193,5 @@ class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
         Array(NodeEndpoint),
         versions="10+",
         tag=0,
-        tagged="10+",
         doc="Addresses of the leaders named as current.",
     )

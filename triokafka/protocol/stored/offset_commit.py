@@ -39,7 +39,6 @@ class OffsetCommitValue(VersionedMessage, versions="0-4", flexible="4+"):
         Uuid,
         versions="4+",
         tag=0,
-        tagged="4+",
         ignorable=True,
         doc="The topic's id; nil when it was committed by name.",
     )

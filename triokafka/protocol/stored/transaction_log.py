@@ -28,7 +28,6 @@ class TransactionLogValue(VersionedMessage, versions="0-1", flexible="1+"):
         Int64,
         versions="1+",
         tag=0,
-        tagged="1+",
         default=-1,
         doc="The producer id of the transaction before; -1 for none.",
     )
@@ -36,7 +35,6 @@ class TransactionLogValue(VersionedMessage, versions="0-1", flexible="1+"):
         Int64,
         versions="1+",
         tag=1,
-        tagged="1+",
         default=-1,
         doc="The producer id of the transaction after; -1 for none.",
     )
@@ -45,7 +43,6 @@ class TransactionLogValue(VersionedMessage, versions="0-1", flexible="1+"):
         Int16,
         versions="1+",
         tag=3,
-        tagged="1+",
         default=-1,
         doc="The epoch that goes with the next producer id; -1 for none.",
     )
@@ -65,6 +62,5 @@ class TransactionLogValue(VersionedMessage, versions="0-1", flexible="1+"):
         Int16,
         versions="1+",
         tag=2,
-        tagged="1+",
         doc="The transaction protocol that the client uses; 2 raises the epoch with each transaction.",
     )
