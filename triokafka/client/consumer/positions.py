@@ -147,10 +147,10 @@ class PositionFinder:
             errors += await self._reset(resets, deadline)
         suspects = self._subscription.awaiting_validation()
         if suspects and all(error.retriable for error in errors):
-            error = await self._truncation.validate(suspects, deadline)
-            if isinstance(error, LogTruncationError):
-                self._error_versions = {p: version for p, version, _ in suspects if p in error.divergent_offsets}
-            errors += [error] if error is not None else []
+            failure = await self._truncation.validate(suspects, deadline)
+            if isinstance(failure, LogTruncationError):
+                self._error_versions = {p: version for p, version, _ in suspects if p in failure.divergent_offsets}
+            errors += [failure] if failure is not None else []
         if errors:
             raise next((error for error in errors if not error.retriable), errors[0])
 
