@@ -59,11 +59,7 @@ class FetchPartition(Struct):
         doc="At most how many bytes from this partition; the first batch comes whole in any case.",
     )
     replica_directory_id: UUID = field(
-        Uuid,
-        versions="17+",
-        tag=0,
-        ignorable=True,
-        doc="The id of the follower's log directory; nil for none.",
+        Uuid, versions="17+", tag=0, ignorable=True, doc="The id of the follower's log directory; nil for none."
     )
     high_watermark: int = field(
         Int64,
@@ -112,10 +108,7 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
     )
     replica_id: int = field(Int32, versions="0-14", default=-1, doc="The follower's broker id; -1 for a consumer.")
     replica_state: ReplicaState = field(
-        ReplicaState,
-        versions="15+",
-        tag=1,
-        doc="The follower that fetches; absent for a consumer.",
+        ReplicaState, versions="15+", tag=1, doc="The follower that fetches; absent for a consumer."
     )
     max_wait_ms: int = field(Int32, doc="How many milliseconds to wait for ``min_bytes``.")
     min_bytes: int = field(Int32, doc="How many bytes must be there before the broker answers in less time than that.")
@@ -235,10 +228,7 @@ class PartitionData(Struct):
         doc="Set instead of records when the fetcher's log is not the leader's: the end of the last common epoch.",
     )
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch,
-        versions="12+",
-        tag=1,
-        doc="The leader by now, when the request went to a former one.",
+        LeaderIdAndEpoch, versions="12+", tag=1, doc="The leader by now, when the request went to a former one."
     )
     snapshot_id: SnapshotId = field(
         SnapshotId,
@@ -306,8 +296,5 @@ class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
         doc="The data by topic; in a session only partitions with news.",
     )
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint),
-        versions="16+",
-        tag=0,
-        doc="Addresses of the leaders named as current.",
+        Array(NodeEndpoint), versions="16+", tag=0, doc="Addresses of the leaders named as current."
     )

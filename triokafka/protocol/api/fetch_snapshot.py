@@ -37,11 +37,7 @@ class PartitionSnapshot(Struct):
         errors=("PositionOutOfRangeError",),
     )
     replica_directory_id: UUID = field(
-        Uuid,
-        versions="1+",
-        tag=0,
-        ignorable=True,
-        doc="The id of the directory that holds the replica's log.",
+        Uuid, versions="1+", tag=0, ignorable=True, doc="The id of the directory that holds the replica's log."
     )
 
 

@@ -157,10 +157,7 @@ class PartitionProduceResponse(Struct):
     )
     error_message: str | None = fields.error_message(versions="8+", nullable="8+", ignorable=True, default=None)
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch,
-        versions="10+",
-        tag=0,
-        doc="The leader by now, when the request went to a former one.",
+        LeaderIdAndEpoch, versions="10+", tag=0, doc="The leader by now, when the request went to a former one."
     )
 
 
@@ -190,8 +187,5 @@ class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
     responses: list[TopicProduceResponse] = field(Array(TopicProduceResponse), doc="The outcomes by topic.")
     throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint),
-        versions="10+",
-        tag=0,
-        doc="Addresses of the leaders named as current.",
+        Array(NodeEndpoint), versions="10+", tag=0, doc="Addresses of the leaders named as current."
     )

@@ -71,10 +71,7 @@ class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="
     )
     in_controlled_shutdown: bool = field(Boolean, versions="1+", doc="Whether the broker is shutting down.")
     log_dirs: list[UUID] = field(
-        Array(Uuid),
-        versions="3+",
-        tag=0,
-        doc="The ids of its log directories; empty if unknown.",
+        Array(Uuid), versions="3+", tag=0, doc="The ids of its log directories; empty if unknown."
     )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
@@ -100,16 +97,10 @@ class BrokerRegistrationChangeRecord(MetadataRecord, api_key=17, versions="0-3",
     broker_epoch: int = field(Int64, doc="The broker epoch: the offset of the registration.")
     fenced: int = field(Int8, tag=0, doc="1 when it was fenced, -1 when it was unfenced, 0 for no change.")
     in_controlled_shutdown: int = field(
-        Int8,
-        versions="1+",
-        tag=1,
-        doc="1 when it began to shut down, 0 for no change.",
+        Int8, versions="1+", tag=1, doc="1 when it began to shut down, 0 for no change."
     )
     log_dirs: list[UUID] = field(
-        Array(Uuid),
-        versions="2+",
-        tag=2,
-        doc="The ids of its log directories; empty for no change.",
+        Array(Uuid), versions="2+", tag=2, doc="The ids of its log directories; empty for no change."
     )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
@@ -201,19 +192,11 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
     partition_id: int = field(Int32, default=-1, doc="The partition's number.")
     topic_id: UUID = field(Uuid, doc="The topic's id.")
     isr: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        tag=0,
-        default=None,
-        doc="The replicas in sync; null for no change.",
+        Array(Int32), nullable="0+", tag=0, default=None, doc="The replicas in sync; null for no change."
     )
     leader: int = field(Int32, tag=1, default=-2, doc="The leader, -1 for none; -2 for no change.")
     replicas: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        tag=2,
-        default=None,
-        doc="The brokers that hold it; null for no change.",
+        Array(Int32), nullable="0+", tag=2, default=None, doc="The brokers that hold it; null for no change."
     )
     removing_replicas: list[int] | None = field(
         Array(Int32),
@@ -223,17 +206,10 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         doc="Those that a reassignment is going to remove; null for no change.",
     )
     adding_replicas: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        tag=4,
-        default=None,
-        doc="Those that a reassignment is adding; null for no change.",
+        Array(Int32), nullable="0+", tag=4, default=None, doc="Those that a reassignment is adding; null for no change."
     )
     leader_recovery_state: int = field(
-        Int8,
-        tag=5,
-        default=-1,
-        doc="0 recovered, 1 recovering from an unclean election; -1 for no change.",
+        Int8, tag=5, default=-1, doc="0 recovered, 1 recovering from an unclean election; -1 for no change."
     )
     directories: list[UUID] | None = field(
         Array(Uuid),
@@ -376,11 +352,7 @@ class BeginTransactionRecord(MetadataRecord, api_key=23, versions="0", flexible=
     """The records up to the matching end take effect together."""
 
     name: str | None = field(
-        String,
-        nullable="0+",
-        tag=0,
-        default=None,
-        doc="A name for the transaction; null for none.",
+        String, nullable="0+", tag=0, default=None, doc="A name for the transaction; null for none."
     )
 
 
@@ -392,9 +364,5 @@ class AbortTransactionRecord(MetadataRecord, api_key=25, versions="0", flexible=
     """The records since the begin are void."""
 
     reason: str | None = field(
-        String,
-        nullable="0+",
-        tag=0,
-        default=None,
-        doc="The reason for the abort; null for none.",
+        String, nullable="0+", tag=0, default=None, doc="The reason for the abort; null for none."
     )
