@@ -5,6 +5,8 @@ Versions 1-5. v2: flexible. v3: top-level error code. v4: size of the volumes. v
 
 from __future__ import annotations
 
+import os
+
 from triokafka import errors
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
@@ -58,16 +60,17 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
     offline = logs.offline_directories()
     results = []
     for path, topics in found.items():
+        shown = os.path.abspath(path)  # Tools that move logs accept only absolute paths.
         try:
             if path in offline:
                 raise OSError(offline[path])
             total, usable = context.world.storage.space(path)
         except OSError:
-            results.append(DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=path))
+            results.append(DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=shown))
             continue
         results.append(
             DescribeLogDirsResult(
-                log_dir=path,
+                log_dir=shown,
                 topics=[DescribeLogDirsTopic(name=name, partitions=held) for name, held in topics.items()],
                 total_bytes=total,
                 usable_bytes=usable,
