@@ -51,7 +51,7 @@ async def _reassign(gateway: ControllerGateway, topic: str, partition: int, repl
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=_TIMEOUT_MS, topics=[ReassignableTopic(name=topic, partitions=[wanted])]
     )
-    response = await gateway.alter_partition_reassignments(request)
+    response = await gateway.send(request)
     result = response.responses[0].partitions[0] if response.responses else None
     code = response.error_code or (result.error_code if result is not None else 0)
     if code:
