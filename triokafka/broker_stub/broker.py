@@ -82,27 +82,22 @@ class MetadataSource(Protocol):
     @property
     def publisher(self) -> MetadataPublisher:
         """Publishes committed metadata."""
-        ...
 
     @property
     def identity(self) -> ClusterIdentity:
         """The ids of the cluster, the node and the data directories."""
-        ...
 
     @property
     def cluster_id(self) -> str:
         """The cluster's id."""
-        ...
 
     @property
     def kraft_version(self) -> int:
         """The level of ``kraft.version``."""
-        ...
 
     @property
     def is_stuck(self) -> bool:
         """Whether the node cannot write new metadata."""
-        ...
 
 
 class Broker:

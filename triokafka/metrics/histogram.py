@@ -24,15 +24,12 @@ class BinScheme(Protocol):
     @property
     def bins(self) -> int:
         """Number of bins."""
-        ...
 
     def to_bin(self, value: float) -> int:
         """Return the bin of a value."""
-        ...
 
     def from_bin(self, number: int) -> float:
         """Return the value at the start of a bin."""
-        ...
 
 
 class ConstantBins:

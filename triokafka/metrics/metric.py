@@ -14,7 +14,6 @@ class Measurable(Protocol):
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """Return the value at ``now``."""
-        ...
 
 
 class Stat(Measurable, Protocol):
@@ -22,7 +21,6 @@ class Stat(Measurable, Protocol):
 
     def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
         """Record ``count`` values with their sum, minimum and maximum, of which the last was recorded at ``now``."""
-        ...
 
 
 class NamedMeasurable(Protocol):
@@ -31,12 +29,10 @@ class NamedMeasurable(Protocol):
     @property
     def name(self) -> MetricName:
         """The metric's name."""
-        ...
 
     @property
     def measurable(self) -> Measurable:
         """The object that computes the metric's value."""
-        ...
 
 
 class CompoundStat(Protocol):
@@ -44,11 +40,9 @@ class CompoundStat(Protocol):
 
     def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
         """Record values, see `Stat`."""
-        ...
 
     def named_measurables(self) -> Iterator[NamedMeasurable]:
         """Yield its metrics."""
-        ...
 
 
 class Gauge:

@@ -46,32 +46,26 @@ class ForwardedClient(Protocol):
     @property
     def header(self) -> RequestHeader:
         """The header of the client's request."""
-        ...
 
     @property
     def principal(self) -> str:
         """The client's principal."""
-        ...
 
     @property
     def token_authenticated(self) -> bool:
         """Whether the client used a delegation token (KIP-48)."""
-        ...
 
     @property
     def peer(self) -> tuple[str, int]:
         """The client's address."""
-        ...
 
     @property
     def size(self) -> int:
         """The size of the client's request in bytes."""
-        ...
 
     @property
     def world(self) -> World:
         """The world that the broker runs in."""
-        ...
 
 
 class ControllerGateway(Protocol):
@@ -88,7 +82,6 @@ class ControllerGateway(Protocol):
 
     def on_behalf_of(self, client: ForwardedClient) -> ControllerGateway:
         """Return a gateway whose changes happen in the name of a client."""
-        ...
 
     async def send(self, request: Request[R]) -> R:
         """Let the controller answer a request, in the version of the client's request or else in the newest.
@@ -99,7 +92,6 @@ class ControllerGateway(Protocol):
         UnregisterBroker, DescribeQuorum (KIP-595), AddRaftVoter and RemoveRaftVoter (KIP-853). Each of several items
         in a request succeeds or fails independently.
         """
-        ...
 
     async def create_topics(
         self,
@@ -109,35 +101,29 @@ class ControllerGateway(Protocol):
         charge: MutationCharge = no_charge,
     ) -> CreateTopicsResponse:
         """Create topics. The response omits the configuration of the topics in ``hidden_configs``."""
-        ...
 
     async def delete_topics(
         self, request: DeleteTopicsRequest, *, version: int = 6, charge: MutationCharge = no_charge
     ) -> DeleteTopicsResponse:
         """Delete topics."""
-        ...
 
     async def create_partitions(
         self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
     ) -> CreatePartitionsResponse:
         """Add partitions to topics."""
-        ...
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets, on behalf of the leaders of the partitions (KIP-497)."""
-        ...
 
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:
         """Replace the whole configuration of resources."""
-        ...
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> IncrementalAlterConfigsResponse:
         """Change single configuration keys of resources (KIP-339)."""
-        ...
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Allocate the next block of producer ids to a broker.
@@ -145,15 +131,12 @@ class ControllerGateway(Protocol):
         Raises:
             StaleBrokerEpochError: the broker is not registered with this epoch.
         """
-        ...
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """Register a broker, fenced; return its broker epoch."""
-        ...
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send a broker's heartbeat."""
-        ...
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         """Report the log directories of a broker's replicas; each replica succeeds or fails independently.
@@ -161,7 +144,6 @@ class ControllerGateway(Protocol):
         Raises:
             BrokerIdNotRegisteredError, StaleBrokerEpochError: the broker is not registered with this epoch.
         """
-        ...
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller.
@@ -169,4 +151,3 @@ class ControllerGateway(Protocol):
         Raises:
             UnsupportedVersionError: ``metadata.version`` is below 3.7.
         """
-        ...

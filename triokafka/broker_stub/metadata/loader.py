@@ -48,7 +48,6 @@ class CommittedLog(Protocol):
 
     def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
         """Yield the committed batches from an offset on. Raises the errors of `decode_batches`."""
-        ...
 
 
 class MetadataLoader:
