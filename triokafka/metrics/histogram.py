@@ -10,7 +10,6 @@ from typing import Final, Protocol
 from triokafka.metrics.metric import NamedMeasurable
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.metric_name import MetricName
-from triokafka.metrics.named_measurable import Named
 from triokafka.metrics.sliding_samples import SlidingSamples
 from triokafka.named_tuple import NamedTuple
 
@@ -133,7 +132,7 @@ class Percentiles:
     def named_measurables(self) -> Iterator[NamedMeasurable]:
         """Yield every percentile."""
         for name, percentile in self._percentiles:
-            yield Named(name, _Quantile(self, percentile / 100.0))
+            yield NamedMeasurable(name, _Quantile(self, percentile / 100.0))
 
 
 class _Quantile:
@@ -193,7 +192,7 @@ class Frequencies:
     def named_measurables(self) -> Iterator[NamedMeasurable]:
         """Yield every frequency."""
         for name, center in self._frequencies:
-            yield Named(name, _Share(self, center))
+            yield NamedMeasurable(name, _Share(self, center))
 
 
 class _Share:

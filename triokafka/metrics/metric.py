@@ -7,6 +7,7 @@ from typing import Protocol
 
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.metric_name import MetricName
+from triokafka.named_tuple import NamedTuple
 
 
 class Measurable(Protocol):
@@ -23,16 +24,11 @@ class Stat(Measurable, Protocol):
         """Record ``count`` values with their sum, minimum and maximum, of which the last was recorded at ``now``."""
 
 
-class NamedMeasurable(Protocol):
-    """One metric of a compound statistic."""
+class NamedMeasurable(NamedTuple):
+    """One metric of a compound statistic, and the object that computes its value."""
 
-    @property
-    def name(self) -> MetricName:
-        """The metric's name."""
-
-    @property
-    def measurable(self) -> Measurable:
-        """The object that computes the metric's value."""
+    name: MetricName
+    measurable: Measurable
 
 
 class CompoundStat(Protocol):

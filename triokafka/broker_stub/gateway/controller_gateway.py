@@ -43,25 +43,16 @@ DeniedResources = Mapping[tuple[int, str], ItemError]
 class ForwardedClient(Protocol):
     """The client of a request that a broker may have to forward: a `RequestContext`."""
 
-    @property
-    def header(self) -> RequestHeader:
-        """The header of the client's request."""
-
-    @property
-    def principal(self) -> str:
-        """The client's principal."""
-
-    @property
-    def token_authenticated(self) -> bool:
-        """Whether the client used a delegation token (KIP-48)."""
-
-    @property
-    def peer(self) -> tuple[str, int]:
-        """The client's address."""
-
-    @property
-    def size(self) -> int:
-        """The size of the client's request in bytes."""
+    header: RequestHeader
+    """The header of the client's request."""
+    principal: str
+    """The client's principal."""
+    token_authenticated: bool
+    """Whether the client used a delegation token (KIP-48)."""
+    peer: tuple[str, int]
+    """The client's address."""
+    size: int
+    """The size of the client's request in bytes."""
 
     @property
     def world(self) -> World:
