@@ -261,7 +261,8 @@ class Broker:
         return ",".join(address_text(endpoint.host, endpoint.port) for endpoint in self._advertised())
 
     def _advertised(self) -> list[EndpointImage]:
-        return advertised_endpoints(self.config, lambda listener: self.sockets.address(listener)[1])
+        config = self.config
+        return advertised_endpoints(config, config.broker_listeners, lambda name: self.sockets.address(name)[1])
 
     @cached_property
     def fetch_sessions(self) -> FetchSessionCache[ReadOutcome]:
