@@ -67,7 +67,7 @@ async def _wait(controller: Controller, topic: str, partition: int, broker_id: i
         changed.set()
         changed = trio.Event()
 
-    controller.publisher.subscribe(published)
+    controller.metadata.publisher.subscribe(published)
     try:
         with trio.move_on_after(_TIMEOUT_MS / 1000):
             while True:
@@ -78,7 +78,7 @@ async def _wait(controller: Controller, topic: str, partition: int, broker_id: i
                     return
                 await changed.wait()
     finally:
-        controller.publisher.unsubscribe(published)
+        controller.metadata.publisher.unsubscribe(published)
     raise KafkaTimeoutError(f"broker {broker_id} has not replicated {topic}-{partition} within {_TIMEOUT_MS} ms")
 
 

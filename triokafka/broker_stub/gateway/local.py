@@ -273,7 +273,7 @@ class LocalControllerGateway:
             lambda image: feature_updates.update_features(
                 image,
                 request,
-                self._controller.kraft_version,
+                self._controller.metadata.kraft_version,
                 version=self._version_of(request),
                 min_insync_replicas=self._controller.config.text(features.MIN_INSYNC_REPLICAS) or "1",
                 support=feature_updates.FeatureSupport(
