@@ -78,6 +78,15 @@ _BY_TYPE: Final[Mapping[str, Mapping[str, DeclaredMetric]]] = {
         "PurgatorySize": _gauge("operations", "Watched keys of delayed operations."),
         "NumDelayedOperations": _gauge("operations", "Delayed operations that wait."),
     },
+    "kafka.server:type=DelayedProduceMetrics": {
+        "ExpiresPerSec": _meter("operations", "Delayed Produce operations that expired."),
+    },
+    "kafka.server:type=DelayedFetchMetrics": {
+        "ExpiresPerSec": _meter("operations", "Delayed Fetch operations that expired."),
+    },
+    "kafka.server:type=DelayedDeleteRecordsMetrics": {
+        "ExpiresPerSec": _meter("operations", "Delayed DeleteRecords operations that expired."),
+    },
     "kafka.server:type=FetchSessionCache": {
         "NumIncrementalFetchSessions": _gauge("sessions", "Incremental fetch sessions."),
         "NumIncrementalFetchPartitionsCached": _gauge("partitions", "Partitions in incremental fetch sessions."),
@@ -250,6 +259,11 @@ _BY_TYPE: Final[Mapping[str, Mapping[str, DeclaredMetric]]] = {
         "linux-disk-read-bytes": _gauge("bytes", "Bytes that the process has read from disks."),
         "linux-disk-write-bytes": _gauge("bytes", "Bytes that the process has written to disks."),
     },
+    "process:type=cpu": {"seconds-total": _gauge("s", "Processor time of all threads.")},
+    "process:type=resident": {"memory-bytes": _gauge("bytes", "Memory in use.")},
+    "process:type=open": {"fds": _gauge("files", "Open files and connections.")},
+    "process:type=max": {"fds": _gauge("files", "Limit of open files and connections.")},
+    "process:type=start": {"time-seconds": _gauge("s", "Start of the process, since 1970.")},
     # Controller
     "kafka.controller:type=KafkaController": {
         "ActiveControllerCount": _gauge("flag", "1 if this controller is the active one."),
@@ -318,17 +332,6 @@ _BY_TYPE: Final[Mapping[str, Mapping[str, DeclaredMetric]]] = {
 }
 DECLARED: Final[Mapping[str, DeclaredMetric]] = {
     **{f"{mbean},name={name}": metric for mbean, metrics in _BY_TYPE.items() for name, metric in metrics.items()},
-    **{
-        f"kafka.server:type=Delayed{kind}Metrics,name=ExpiresPerSec": _meter(
-            "operations", f"Delayed {kind} operations that expired."
-        )
-        for kind in ("Produce", "Fetch", "DeleteRecords")
-    },
-    "process:type=cpu,name=seconds-total": _gauge("s", "Processor time of all threads."),
-    "process:type=resident,name=memory-bytes": _gauge("bytes", "Memory in use."),
-    "process:type=open,name=fds": _gauge("files", "Open files and connections."),
-    "process:type=max,name=fds": _gauge("files", "Limit of open files and connections."),
-    "process:type=start,name=time-seconds": _gauge("s", "Start of the process, since 1970."),
     "triokafka:type=Tasks": _gauge("tasks", "Tasks of the event loop."),
     **{
         f"kafka_exporter:type={name}": _gauge(unit, meaning)
