@@ -34,9 +34,7 @@ class AlterPartitionReassignmentsRequest(
 ):
     """Begin or cancel reassignments."""
 
-    timeout_ms: int = field(
-        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
-    )
+    timeout_ms: int = fields.timeout_ms(default=60000, errors=())
     allow_replication_factor_change: bool = field(
         Boolean, versions="1+", default=True, doc="Whether the number of replicas may change."
     )

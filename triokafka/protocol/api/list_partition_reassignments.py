@@ -22,9 +22,7 @@ class ListPartitionReassignmentsRequest(
 ):
     """Ask for reassignments in progress."""
 
-    timeout_ms: int = field(
-        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
-    )
+    timeout_ms: int = fields.timeout_ms(default=60000, errors=())
     topics: list[ListPartitionReassignmentsTopics] | None = field(
         Array(ListPartitionReassignmentsTopics),
         nullable="0+",

@@ -9,7 +9,7 @@ from functools import partial
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, String
 
 _error_code = partial(
     field,
@@ -42,9 +42,7 @@ class FeatureUpdateKey(Struct):
 class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"):
     """Change levels of features."""
 
-    timeout_ms: int = field(
-        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
-    )
+    timeout_ms: int = fields.timeout_ms(default=60000, errors=())
     feature_updates: list[FeatureUpdateKey] = field(Array(FeatureUpdateKey), doc="The features.")
     validate_only: bool = field(
         Boolean, versions="1+", default=False, doc="Whether to validate only, without a change."
