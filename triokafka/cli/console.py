@@ -155,5 +155,5 @@ async def _serve_until(
             url = await nursery.start(serve_console, address, options, hosts, world, stopped)
         except OSError as error:
             text = f"{address.shown_host}:{address.port}: {error.strerror or error}"
-            raise ConfigurationError(f"The console cannot listen on {text}. Choose another address or port") from error
+            raise ConfigurationError(f"--listen: cannot listen on {text}. Choose another address or port") from error
         click.echo(f"ready {url}")

@@ -22,13 +22,7 @@ from triokafka.protocol.api.describe_log_dirs import (
 from triokafka.security.acl import AclOperation
 
 
-def _failed(
-    request: DescribeLogDirsRequest, context: RequestContext, code: int, message: str
-) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=code)
-
-
-@handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(AclOperation.DESCRIBE)], on_error=_failed)
+@handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(AclOperation.DESCRIBE)])
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Describe each data directory. An offline directory has only an error code."""
     logs, replicas = context.logs, context.replicas

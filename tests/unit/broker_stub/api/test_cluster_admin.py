@@ -161,7 +161,7 @@ async def test_quorum_is_this_node(version: int) -> None:
         assert (voter.replica_id, voter.log_end_offset) == (1, partition.high_watermark)
         assert wrong.error_code == UNKNOWN
         if version >= 2:
-            assert voter.replica_directory_id == node.process.controller.identity.directory_ids["/data"]
+            assert voter.replica_directory_id == node.process.controller.metadata.identity.directory_ids["/data"]
             assert [found.node_id for found in response.nodes] == [1]
 
 
