@@ -51,24 +51,26 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
                     is_future_key=True,
                 )
             )
-    offline = logs.offline_directories()
-    results = []
-    for path, topics in found.items():
-        shown = os.path.abspath(path)  # Tools that move logs accept only absolute paths.
-        try:
-            if path in offline:
-                raise OSError(offline[path])
-            total, usable = context.world.storage.space(path)
-        except OSError:
-            results.append(DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=shown))
-            continue
-        results.append(
-            DescribeLogDirsResult(
-                log_dir=shown,
-                topics=[DescribeLogDirsTopic(name=name, partitions=held) for name, held in topics.items()],
-                total_bytes=total,
-                usable_bytes=usable,
-                is_cordoned=path in logs.cordoned,
-            )
-        )
-    return DescribeLogDirsResponse(results=results)
+    return DescribeLogDirsResponse(results=[_directory(path, topics, context) for path, topics in found.items()])
+
+
+def _directory(
+    path: str, topics: dict[str, list[DescribeLogDirsPartition]], context: RequestContext
+) -> DescribeLogDirsResult:
+    logs = context.logs
+    # Tools that move logs accept only absolute paths.
+    shown = os.path.abspath(path)
+    try:
+        offline = logs.offline_directories()
+        if path in offline:
+            raise OSError(offline[path])
+        total, usable = context.world.storage.space(path)
+    except OSError:
+        return DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=shown)
+    return DescribeLogDirsResult(
+        log_dir=shown,
+        topics=[DescribeLogDirsTopic(name=name, partitions=held) for name, held in topics.items()],
+        total_bytes=total,
+        usable_bytes=usable,
+        is_cordoned=path in logs.cordoned,
+    )

@@ -87,7 +87,7 @@ class LogDirectories:
         return {directory.path: directory.failure for directory in self._all if directory.failure}
 
     def get(self, path: str) -> LogDirectory | None:
-        """Return the data directory with that path, or None. A relative path in ``log.dirs`` equals its absolute one."""
+        """Return the data directory with that path, or None. A relative path equals its absolute one."""
         wanted = os.path.abspath(path)
         return next((directory for directory in self._all if os.path.abspath(directory.path) == wanted), None)
 
