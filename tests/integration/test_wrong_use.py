@@ -313,6 +313,28 @@ def test_interrupt_ends_a_question(bootstrap: str, command: tuple[str, ...]) -> 
     assert (process.returncode, said.strip()) == (130, b"stopped")
 
 
+def test_broker_of_a_measurement_ends_with_the_process_that_started_it() -> None:
+    program = (
+        "import sys, time\n"
+        "from triokafka.cli.load.brokers import IN_MEMORY, ready_process\n"
+        "with ready_process(*IN_MEMORY) as (broker, address):\n"
+        "    print(broker.pid, flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    with started(sys.executable, "-c", program) as process:
+        assert process.stdout is not None
+        broker = int(process.stdout.readline())
+        process.kill()
+    deadline = time.monotonic() + 30
+    try:
+        while os.path.exists(f"/proc/{broker}/cmdline") and Path(f"/proc/{broker}/cmdline").read_bytes():
+            assert time.monotonic() < deadline, "the broker runs on"
+            time.sleep(0.1)
+    except BaseException:
+        os.kill(broker, signal.SIGKILL)
+        raise
+
+
 def test_interrupted_demo_leaves_no_directory(tmp_path: Path) -> None:
     output = tmp_path / "pictures"
     with started(sys.executable, "-m", "triokafka", "demo", "--output", str(output)) as process:

@@ -17,10 +17,10 @@ SINK: Final = ("-m", "triokafka.cli.load.sink")
 
 # Without the delay, the memory of a deleted topic is free immediately.
 IN_MEMORY: Final = (
-    *("-m", "triokafka", "broker", "--in-memory", "--listen", "127.0.0.1:0"),
+    *("-m", "triokafka.cli.load.memory_broker", "--in-memory", "--listen", "127.0.0.1:0"),
     *("--set", "log.segment.delete.delay.ms=0", "--set", "group.initial.rebalance.delay.ms=0"),
 )
-"""Python's arguments for ``triokafka broker --in-memory``."""
+"""Python's arguments for ``triokafka broker --in-memory`` (`memory_broker`)."""
 
 
 class MeasurementError(KafkaError):
