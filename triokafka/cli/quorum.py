@@ -9,7 +9,7 @@ from uuid import UUID
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option
+from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import Integer, configured, text_of_file
 from triokafka.structs import address_text
@@ -40,23 +40,19 @@ def command() -> None:
 @click.option("--human-readable", "since", is_flag=True, help="With --replication: print times as time since then.")
 @output_options
 @controller_option
-@admin_options
-def describe(status: bool, replication: bool, since: bool, output: str, connection: AdminConnection) -> int:
+@admin_command
+async def describe(admin: AdminClient, status: bool, replication: bool, since: bool, output: str) -> None:
     """Print the leader of the metadata quorum, its voters and observers, and how far behind they are."""
     if status and replication:
         raise click.UsageError("--status and --replication exclude each other.")
-
-    async def work(admin: AdminClient) -> None:
-        found = await admin.describe_metadata_quorum()
-        if output == "json":
-            print_json(_document(found))
-        elif replication:
-            _print_replicas(found, since=since)
-        else:
-            cluster = await admin.describe_cluster()
-            _print_status(found, cluster.cluster_id)
-
-    return connection.run(work)
+    found = await admin.describe_metadata_quorum()
+    if output == "json":
+        print_json(_document(found))
+    elif replication:
+        _print_replicas(found, since=since)
+    else:
+        cluster = await admin.describe_cluster()
+        _print_status(found, cluster.cluster_id)
 
 
 @command.command("add-controller", epilog=examples("triokafka quorum add-controller --config controller4.properties"))
@@ -65,8 +61,8 @@ def describe(status: bool, replication: bool, since: bool, output: str, connecti
 )
 @click.option("--dry-run", is_flag=True, help="Read the configuration and print what would be done.")
 @controller_option
-@admin_options
-def add_controller(config_file: str, dry_run: bool, connection: AdminConnection) -> int:
+@admin_command
+async def add_controller(admin: AdminClient, config_file: str, dry_run: bool) -> None:
     """Make a running controller a voter. Run this on its machine: its directory has the id that the quorum needs.
 
     The voters must not be fixed by controller.quorum.voters. Format its directories with --no-initial-controllers,
@@ -75,13 +71,9 @@ def add_controller(config_file: str, dry_run: bool, connection: AdminConnection)
     node_id, directory_id, cluster_id, listeners = _controller_of(config_file)
     if dry_run:
         click.echo(f"Would add controller {node_id} with directory id {_text(directory_id)}.")
-        return 0
-
-    async def work(admin: AdminClient) -> None:
-        await admin.add_raft_voter(node_id, directory_id, listeners, cluster_id=cluster_id)
-        click.echo(f"Added controller {node_id} with directory id {_text(directory_id)}.")
-
-    return connection.run(work)
+        return
+    await admin.add_raft_voter(node_id, directory_id, listeners, cluster_id=cluster_id)
+    click.echo(f"Added controller {node_id} with directory id {_text(directory_id)}.")
 
 
 @command.command(
@@ -94,10 +86,10 @@ def add_controller(config_file: str, dry_run: bool, connection: AdminConnection)
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @controller_option
-@admin_options
-def remove_controller(
-    controller_id: int, controller_directory_id: str, dry_run: bool, connection: AdminConnection
-) -> int:
+@admin_command
+async def remove_controller(
+    admin: AdminClient, controller_id: int, controller_directory_id: str, dry_run: bool
+) -> None:
     """Remove a controller from the voters. Stop it first, unless it shall continue as an observer."""
     from triokafka.structs import parse_uuid
 
@@ -107,13 +99,9 @@ def remove_controller(
         raise click.UsageError(f"--controller-directory-id: {error}.") from None
     if dry_run:
         click.echo(f"Would remove controller {controller_id} with directory id {controller_directory_id}.")
-        return 0
-
-    async def work(admin: AdminClient) -> None:
-        await admin.remove_raft_voter(controller_id, directory_id)
-        click.echo(f"Removed controller {controller_id} with directory id {controller_directory_id}.")
-
-    return connection.run(work)
+        return
+    await admin.remove_raft_voter(controller_id, directory_id)
+    click.echo(f"Removed controller {controller_id} with directory id {controller_directory_id}.")
 
 
 def _controller_of(config_file: str) -> tuple[int, UUID, str, dict[str, tuple[str, int]]]:
