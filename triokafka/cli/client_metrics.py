@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from triokafka.cli.connection import admin_command
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
+from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -104,7 +104,7 @@ async def alter(
     changes = {key: value or None for key, value in given.items() if value is not None}
     if not changes:
         raise click.UsageError("Give at least one of --interval, --metrics and --match.")
-    chosen = _new_name() if name is None else name
+    chosen = format_uuid(uuid.uuid4()) if name is None else name
     await admin.incremental_alter_configs({ConfigResource.client_metrics(chosen): changes})
     click.echo(f"Altered client metrics config for {chosen}.")
 
@@ -125,7 +125,3 @@ async def _names(admin: AdminClient) -> list[str]:
 
     found = await admin.list_config_resources([ConfigResourceType.CLIENT_METRICS])
     return sorted(resource.name for resource in found)
-
-
-def _new_name() -> str:
-    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

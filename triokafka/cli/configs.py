@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ from triokafka.cli.config_entities import (
     words,
 )
 from triokafka.cli.connection import admin_command, controller_option, pair, read_properties_text
-from triokafka.cli.output import CommandGroup, examples, output_options
+from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.quotas import print_quotas, quota_number
 from triokafka.cli.user_configs import credentials, has_credentials, print_credentials, taken_alterations
 from triokafka.cli.values import INT32, whole_number
@@ -196,7 +195,7 @@ async def _describe_resources(admin: AdminClient, entity: Entity, everything: bo
             {"type": one.kind, "name": one.name, "configs": [_entry_json(e) for e in entries]}
             for one, entries in shown.items()
         ]
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     for one, entries in shown.items():
         if one.name is None:

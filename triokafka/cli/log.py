@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -109,13 +110,10 @@ def dump(
     wanted = [*paths, *(name.strip() for name in (files or "").split(",") if name.strip())]
     if not wanted:
         raise click.UsageError("No files: name them, or give --files.")
-    special = [
+    special: list[tuple[bool, decoders.Decoder]] = [
         (offsets_decoder, decoders.offsets_record),
         (transaction_log_decoder, decoders.transaction_record),
-        (
-            cluster_metadata_decoder,
-            decoders.metadata_record_with_secrets if show_secrets else decoders.metadata_record,
-        ),
+        (cluster_metadata_decoder, partial(decoders.metadata_record, with_secrets=show_secrets)),
     ]
     chosen = [decode for given, decode in special if given]
     if len(chosen) > 1:

@@ -31,6 +31,7 @@ from triokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
+    first_leaf,
 )
 from triokafka.security.java_names import with_hidden_secrets
 from triokafka.world import World
@@ -341,15 +342,13 @@ def _event(document: Any) -> bytes:
 
 
 def _problem(error: BaseException) -> dict[str, str]:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_leaf(error)
     return {"error": type(error).__name__, "message": str(error)}
 
 
 def _failure(error: BaseException) -> Response:
     """Return an error of the cluster or of the request, with the status that fits it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_leaf(error)
     kinds: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
         (AuthenticationError, 401),
         (AuthorizationError, 403),

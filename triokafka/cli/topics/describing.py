@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +10,7 @@ import click
 
 from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
-from triokafka.cli.output import examples, output_options
+from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import ChosenTopics, configs_of
 from triokafka.cli.values import COUNT
@@ -88,7 +87,7 @@ async def describe(
     eligible = await _eligible_leaders(admin, [listing.name for listing in found], page_size)
     shown = [_with(described[listing.name], eligible) for listing in found]
     if output == "json":
-        click.echo(json.dumps([_as_json(topic, overrides[topic.name], report) for topic in shown], indent=2))
+        print_json([_as_json(topic, overrides[topic.name], report) for topic in shown])
         return
     for topic in shown:
         _print(topic, overrides[topic.name], report)

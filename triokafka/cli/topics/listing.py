@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
-from triokafka.cli.output import examples, output_options
+from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import listings
 from triokafka.structs import format_uuid
@@ -35,7 +34,7 @@ async def list_topics(admin: AdminClient, topics: str | None, exclude_internal: 
     found = await listings(admin, topics, exclude_internal=exclude_internal)
     if output == "json":
         rows = [{"name": t.name, "id": format_uuid(t.topic_id), "internal": t.is_internal} for t in found]
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
     else:
         for listing in found:
             click.echo(listing.name)
