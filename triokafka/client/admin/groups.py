@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from triokafka.client.admin.call import AdminCall
+from triokafka.client.admin.call import GROUP, AdminCall
 from triokafka.client.admin.group_types import (
     CONSUMER_PROTOCOL_TYPE,
     GroupDescription,
@@ -245,7 +245,7 @@ class GroupAdmin:
         async def ask(call: AdminCall) -> None:
             node = await call.node(node_id)
             for group_id in group_ids:
-                self._requests.assume_coordinator(group_id, node)
+                self._requests.client.assume_coordinator(group_id, node, GROUP)
 
         await self._requests.once(ask, timeout_ms)
 

@@ -47,8 +47,8 @@ class AdminRequests:
     """
 
     def __init__(self, client: NetworkClient, options: AdminOptions, world: World) -> None:
-        self._client = client
-        self._world = world
+        self.client = client
+        self.world = world
         self._default_timeout_ms = options.default_api_timeout_ms
         self._request_timeout_ms = options.request_timeout_ms
         self.at_controllers = bool(options.bootstrap_controllers)
@@ -69,17 +69,17 @@ class AdminRequests:
 
         Errors of the ``final`` kinds are not retried. Nor is an unknown topic, which an administrator must see.
         """
-        self._client.check_usable()
+        self.client.check_usable()
         pending = list(dict.fromkeys(items))
         done: dict[K, V] = {}
         failed: dict[K, Exception] = {}
         limit = self._default_timeout_ms if timeout_ms is None else timeout_ms
-        give_up_at = self._world.now() + limit / 1000
+        give_up_at = self.world.now() + limit / 1000
         failures = 0
         whole: Exception | None = None
-        call = AdminCall(self._client, self._route, self._request_timeout_ms)
+        call = AdminCall(self.client, self._route, self._request_timeout_ms)
         while pending:
-            left_ms = max(1, round((give_up_at - self._world.now()) * 1000))
+            left_ms = max(1, round((give_up_at - self.world.now()) * 1000))
             outcomes: Mapping[K, V | Exception] = {}
             overall: Exception | None = None
             whole = None
@@ -106,8 +106,8 @@ class AdminRequests:
                 if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
                     again.append(item)
             failures += 1
-            delay = self._backoff.delay(failures, self._world.random.random())
-            if self._world.now() + delay >= give_up_at:
+            delay = self._backoff.delay(failures, self.world.random.random())
+            if self.world.now() + delay >= give_up_at:
                 break
             pending = again
             if pending:
@@ -160,34 +160,13 @@ class AdminRequests:
     def countdown(self, timeout_ms: float | None) -> Callable[[], float]:
         """Return a function for the rest of a call's time limit, in milliseconds, for calls of several steps."""
         limit = self._default_timeout_ms if timeout_ms is None else timeout_ms
-        ends_at = self._world.now() + limit / 1000
-        return lambda: max(1.0, (ends_at - self._world.now()) * 1000)
-
-    @property
-    def nodes(self) -> Mapping[int, Node]:
-        """The brokers of the last metadata, by id."""
-        return self._client.cluster.nodes
-
-    def assume_coordinator(self, group_id: str, node: Node) -> None:
-        """Use ``node`` as the group's coordinator until it answers that it is not."""
-        self._client.assume_coordinator(group_id, node, GROUP)
-
-    def forget_coordinator(self, key: str, key_type: int) -> None:
-        """Look the coordinator up again next time."""
-        self._client.forget_coordinator(key, key_type)
-
-    def wall_ms(self) -> int:
-        """The present time, in ms since the epoch."""
-        return self._world.wall_ms()
-
-    def random_bytes(self, count: int) -> bytes:
-        """Return random bytes of the client's world."""
-        return self._world.random_bytes(count)
+        ends_at = self.world.now() + limit / 1000
+        return lambda: max(1.0, (ends_at - self.world.now()) * 1000)
 
     # ---------------------------------------------------------------- errors
 
     def _why_late(self, call: AdminCall) -> str:
-        why = self._client.why_unreachable()
+        why = self.client.why_unreachable()
         if call.waited_for_controller:
             why += ". The request is for the active controller: check that a majority of the controllers runs"
         return why
@@ -201,7 +180,7 @@ class AdminRequests:
         if isinstance(error, NotControllerError):
             self._route.unreachable = None
         if isinstance(error, NotControllerError) or error.invalid_metadata:
-            self._client.request_metadata_update()
+            self.client.request_metadata_update()
         return error
 
     def check(self, code: int, item: object, message: str | None = None) -> None:
@@ -217,7 +196,7 @@ class AdminRequests:
         item = f"group {group_id!r}" if part is None else f"group {group_id!r}, {part}"
         error = self.error(code, item, message)
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
-            self._client.forget_coordinator(group_id, GROUP)
+            self.client.forget_coordinator(group_id, GROUP)
         return error
 
 

@@ -183,7 +183,7 @@ class TopicAdmin:
 
         async def ask(call: AdminCall) -> TopicPartitionPage:
             response = await call.to_any(request)
-            nodes = self._requests.nodes
+            nodes = self._requests.client.cluster.nodes
             described = {t.name or "": _described_on_page(t, nodes) for t in response.topics if not t.error_code}
             errors = {
                 t.name or "": error

@@ -144,7 +144,7 @@ class TransactionAdmin:
         the brokers' ``transaction.max.timeout.ms``: every other transaction is ended by its coordinator. ``now_ms`` is
         the present time in ms since the epoch, by default this machine's.
         """
-        now = self._requests.wall_ms() if now_ms is None else now_ms
+        now = self._requests.world.wall_ms() if now_ms is None else now_ms
         time_left = self._requests.countdown(timeout_ms)
         producers = await PartitionAdmin(self._requests).describe_producers(partitions, timeout_ms=time_left())
         candidates = [
@@ -262,7 +262,7 @@ class TransactionAdmin:
         """The error of a transactional id. A coordinator that moved is looked up again."""
         error = self._requests.error(code, f"transactional id {transactional_id!r}")
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
-            self._requests.forget_coordinator(transactional_id, _TRANSACTION)
+            self._requests.client.forget_coordinator(transactional_id, _TRANSACTION)
         return error
 
 

@@ -121,7 +121,7 @@ class UserAdmin:
     ) -> ScramCredentialUpsertion | ScramCredentialDeletion:
         if isinstance(one, UserScramCredentialDeletion):
             return ScramCredentialDeletion(name=one.user, mechanism=one.mechanism.value)
-        salt = self._requests.random_bytes(_SALT_BYTES) if one.salt is None else one.salt
+        salt = self._requests.world.random_bytes(_SALT_BYTES) if one.salt is None else one.salt
         salted = one.salted_password
         if salted is None:
             if not one.password:
