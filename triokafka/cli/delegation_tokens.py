@@ -11,7 +11,7 @@ import click
 
 from triokafka.cli.connection import admin_command
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import text_of_file
+from triokafka.cli.values import principal_of, text_of_file
 from triokafka.security.secret import reveal
 
 if TYPE_CHECKING:
@@ -65,10 +65,9 @@ async def create(
     admin: AdminClient, owner_principal: str | None, renewers: tuple[str, ...], max_life_time_period: int, output: str
 ) -> None:
     """Create a token and print it with its secret."""
-    _check_principals(renewers if owner_principal is None else (*renewers, owner_principal))
-    token = await admin.create_delegation_token(
-        owner=owner_principal, renewers=renewers, max_lifetime_ms=max_life_time_period
-    )
+    renewers = tuple(map(principal_of, renewers))
+    owner = None if owner_principal is None else principal_of(owner_principal)
+    token = await admin.create_delegation_token(owner=owner, renewers=renewers, max_lifetime_ms=max_life_time_period)
     _print([token], output)
 
 
@@ -124,15 +123,7 @@ async def expire(admin: AdminClient, hmac: str, expiry_time_period: int) -> None
 @output_options
 async def describe(admin: AdminClient, owners: tuple[str, ...], output: str) -> None:
     """Print the tokens that you may see, with their secrets."""
-    _check_principals(owners)
-    _print(await admin.describe_delegation_tokens(owners or None), output)
-
-
-def _check_principals(principals: tuple[str, ...]) -> None:
-    for principal in principals:
-        kind, _, name = principal.partition(":")
-        if not kind or not name:
-            raise click.UsageError(f"{principal!r} is not a principal: write Type:name, such as User:alice.")
+    _print(await admin.describe_delegation_tokens(list(map(principal_of, owners)) or None), output)
 
 
 def _time(ms: int) -> str:

@@ -8,7 +8,7 @@ import click
 
 from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
-from triokafka.cli.failures import describe
+from triokafka.cli.failures import describe, outcomes_of
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.partition_files import read_partitions
 from triokafka.cli.values import PARTITION
@@ -85,7 +85,7 @@ async def command(
 
 async def _elect(
     admin: AdminClient, asked: list[TopicPartition] | None, kind: object
-) -> tuple[list[TopicPartition], dict[TopicPartition, BaseException]]:
+) -> tuple[list[TopicPartition], dict[TopicPartition, Exception]]:
     """Return the partitions with a new leader, and the failed ones with their errors."""
     from triokafka.client.admin import ElectionType
 
@@ -93,8 +93,5 @@ async def _elect(
     try:
         return await admin.elect_leaders(asked, election_type=kind), {}
     except Exception as error:
-        outcomes = getattr(error, "outcomes", None)
-        if outcomes is None:
-            raise
-        failed = outcomes.errors
-        return [one for one in outcomes if one not in failed and outcomes[one]], dict(failed)
+        done, failed = outcomes_of(error)
+        return [one for one, was_needed in done.items() if was_needed], failed

@@ -127,16 +127,13 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     # ---------------------------------------------------------------- files
 
-    def page() -> Response:
+    @app.get("/")
+    async def page() -> Response:
         text = (files("triokafka.console") / "static" / "index.html").read_text("utf-8")
         facts = {"token": token, "changes": options.allow_changes, "login": options.needs_login}
         facts |= {"faults": options.faults is not None, "sample_ms": limits.sample_interval_ms}
         shown = json.dumps(facts).replace("&", "&amp;").replace('"', "&quot;")
         return Response(text.replace("CONSOLE_FACTS", shown), content_type="text/html; charset=utf-8")
-
-    @app.get("/")
-    async def index() -> Response:
-        return page()
 
     @app.get("/static/<name>")
     async def static_file(name: str) -> Response:
