@@ -202,6 +202,24 @@ def admin_command(function: Callable[..., Awaitable[int | None]]) -> Callable[..
     return admin_options(command)
 
 
+def configuration_options(client: str, *aliases: str) -> Callable[[F], F]:
+    """Add ``--CLIENT-config`` and ``-X``, with further names of ``-X``: the options of one kind of client.
+
+    The command receives ``config_file`` and ``more``.
+    """
+
+    def decorate(function: F) -> F:
+        function = click.option(
+            "-X", *aliases, "more", multiple=True, metavar="NAME=VALUE", help=f"Set any other option of the {client}."
+        )(function)
+        return click.option(
+            f"--{client}-config", f"--{client}.config", "--command-config", "config_file", metavar="FILE",
+            help=f"Properties file with options of the {client}.",
+        )(function)  # fmt: skip
+
+    return decorate
+
+
 controller_option: Final = click.option(
     "--bootstrap-controller", "controllers", metavar="HOST:PORT[,HOST:PORT…]",
     help="Controllers to connect to instead of brokers.",
