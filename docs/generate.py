@@ -162,7 +162,7 @@ def _when(field: Field) -> str:
     if str(field.nullable) != "none":
         said.append(f"null: {field.nullable}")
     if field.tag is not None:
-        said.append(f"tag {field.tag}: {field.tagged}")
+        said.append(f"tag {field.tag}: {field.versions}")
     if field.ignorable:
         said.append("ignorable")
     return ", ".join(said)

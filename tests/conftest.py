@@ -8,6 +8,8 @@ Processes that tests start react to signals, even if the caller of the tests ign
 The collector of reference cycles is off while the tests are collected, and afterwards skips the objects created by
 then: otherwise each ``gc.collect()`` of a test would take most of a second.
 
+The files that use a core for minutes begin first, because pytest-xdist gives a whole file to one worker.
+
 A test that leaves threads, clients or processes running fails itself, instead of one of the tests after it. No client
 of librdkafka waits in C code in the main thread, where no time limit could end the test.
 """
@@ -31,6 +33,9 @@ settings.load_profile("busy machine")
 protect()
 
 
+LONGEST = frozenset({"test_raft.py", "test_replication.py", "test_cluster_faults.py"})
+
+
 def pytest_configure(config: pytest.Config) -> None:
     heed_signals()
     end_after_limit()
@@ -40,6 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection(session: pytest.Session) -> None:
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not (item.path.name in LONGEST and item.path.parent.name == "simulation"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -65,6 +65,7 @@ def _run(where: Path, *tests: str) -> tuple[int, str]:
     """Return exit status and output; a run that hangs counts as failed."""
     environment = {**os.environ, "PYTHONPATH": str(where), "TRIOKAFKA_PURE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["TRIOKAFKA_RAFT_SEEDS"] = "45"  # some rules are broken only in rare lives
+    environment["TRIOKAFKA_REPLICATION_SEEDS"] = "40"
     shutil.rmtree(where / ".hypothesis", ignore_errors=True)
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=60"]
     try:

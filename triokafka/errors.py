@@ -102,9 +102,9 @@ class TlsAuthenticationError(AuthenticationError):
 
 
 class SecurityProtocolMismatchError(AuthenticationError):
-    """The broker's listener has another security protocol than the client."""
+    """The broker's listener has another security protocol than the client; the message names those that fit."""
 
-    advice = "Set security_protocol to that of the listener, or use another port."
+    advice = ""  # the message has it
 
 
 class AuthorizationError(BrokerResponseError):

@@ -477,6 +477,18 @@ async def test_command_mirrors_shows_progress_and_applies_positions() -> None:
         assert {partition: one.offset for partition, one in found.items()} == {TopicPartition("source.orders", 0): 20}
 
 
+@pytest.mark.parametrize("words", [("status", "--source", "{}"), ("offsets",)])
+async def test_command_explains_that_nothing_was_mirrored(words: tuple[str, ...]) -> None:
+    async with running_broker() as broker:
+        address = broker.bootstrap_servers
+        shown = await trio.run_process(
+            command(*(word.format(address) for word in words), "--target", address, "--source-alias", "wset"),
+            capture_stdout=True,
+            capture_stderr=True,
+        )
+    assert b"of the cluster wset. Check --source-alias" in shown.stderr
+
+
 async def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:
     async with running_broker() as west, running_broker() as east:
         await write(west, "orders", 100)

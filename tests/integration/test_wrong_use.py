@@ -104,13 +104,28 @@ def test_an_invalid_port_is_refused_with_the_option(option: str, port: str) -> N
     check_error(done, 2, f"{option} {'takes HOST:PORT' if port == '²' else '127.0.0.1:'}")
 
 
-def test_control_address_in_use_is_reported_without_an_errno() -> None:
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (("broker", "--in-memory", "--listen", "127.0.0.1:0"), "--control"),
+        (("broker", "--in-memory", "--listen", "127.0.0.1:0"), "--console"),
+        (("console", "-b", "127.0.0.1:1"), "--listen"),
+    ],
+)
+def test_address_in_use_is_reported_with_the_option_and_without_an_errno(command: tuple[str, ...], option: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = triokafka("broker", "--in-memory", "--listen", "127.0.0.1:0", "--control", address)
-    check_error(done, 1, f"--control: cannot listen on {address}: Address already in use. Choose another")
+        done = triokafka(*command, option, address)
+    check_error(done, 1, f"{option}: cannot listen on {address}: Address already in use. Choose another")
+
+
+def test_unusable_cluster_directory_is_reported_once_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    done = triokafka("cluster", "--nodes", "3", "--listen", "127.0.0.1:0", "--data-dir", str(tmp_path / "file" / "c"))
+    check_error(done, 1, str(tmp_path / "file"), "ot a directory", "Choose another --data-dir")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_unresolvable_host_is_reported_without_an_errno() -> None:
@@ -133,6 +148,11 @@ def test_invalid_number_is_reported_in_plain_words() -> None:
     check_error(
         triokafka("topics", "create", "t", "--partitions", "x"), 2, "--partitions", "'x' is not a valid integer."
     )
+
+
+def test_option_without_its_value_is_reported_with_the_command() -> None:
+    done = triokafka("topics", "create", "t", "--partitions")
+    check_error(done, 2, "triokafka topics create: Option '--partitions'", "See triokafka topics create --help.")
 
 
 def test_missing_choice_is_reported_in_one_line() -> None:
@@ -267,6 +287,17 @@ def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signa
         assert process.stderr.read() == "", "the broker must also deregister cleanly"
     assert process.returncode == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_interrupted_demo_leaves_no_directory(tmp_path: Path) -> None:
+    output = tmp_path / "pictures"
+    with started(sys.executable, "-m", "triokafka", "demo", "--output", str(output)) as process:
+        assert process.stdout is not None
+        assert "broker on " in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    assert process.returncode == 130
+    assert not output.exists()
 
 
 def test_a_broker_started_with_nohup_outlives_its_terminal() -> None:

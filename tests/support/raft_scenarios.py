@@ -1,7 +1,4 @@
-"""Lives of a quorum, one per seed: elections, failures, partitions, lost messages, snapshots and changed voters.
-
-The first eight are those of Kafka's own simulation.
-"""
+"""Lives of a quorum, one per seed: elections, failures, partitions, lost messages, snapshots and changed voters."""
 
 from __future__ import annotations
 
@@ -412,11 +409,31 @@ def _crash_one(simulation: RaftSimulation) -> None:
     simulation.crash(node if node is not None else _pick(simulation, simulation.up))
 
 
-SCENARIOS: Final[dict[str, Callable[[int], None]]] = {
-    scenario.__name__: scenario
-    for scenario in (
-        first_election, leader_fails, all_fail, leader_partitioned, minority_partitioned, back_to_back_failures,
-        disk_lost, lossy_network, chaos, contested_elections, snapshots, voters_change, controllers_join,
-        removal_interrupted, isolated_leader_changes_voters, voters_change_while_cut,
-    )
-}  # fmt: skip
+_Scenario = Callable[[int], None]
+
+
+def _named(*scenarios: _Scenario) -> dict[str, _Scenario]:
+    return {scenario.__name__: scenario for scenario in scenarios}
+
+
+#: Those of Kafka's own simulation (``RaftEventSimulationTest``).
+KAFKA_SCENARIOS: Final = _named(
+    first_election,
+    leader_fails,
+    all_fail,
+    leader_partitioned,
+    minority_partitioned,
+    back_to_back_failures,
+    disk_lost,
+    lossy_network,
+)
+SCENARIOS: Final = KAFKA_SCENARIOS | _named(
+    chaos,
+    contested_elections,
+    snapshots,
+    voters_change,
+    controllers_join,
+    removal_interrupted,
+    isolated_leader_changes_voters,
+    voters_change_while_cut,
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
         result = commands.main(arguments, prog_name="triokafka", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except BaseException as error:
+        if isinstance(error, click.UsageError) and error.ctx is None:  # such as an option without its value
+            error.ctx = _context_of(sys.argv[1:] if arguments is None else arguments)
         return status_of(error)
+
+
+def _context_of(arguments: Sequence[str]) -> click.Context:
+    """Return a context of the command that the first arguments name."""
+    context = click.Context(commands, info_name="triokafka")
+    for name in arguments:
+        group = context.command
+        found = group.get_command(context, name) if isinstance(group, click.Group) else None
+        if found is None:
+            break
+        context = click.Context(found, parent=context, info_name=name)
+    return context
 
 
 def status_of(error: BaseException) -> int:

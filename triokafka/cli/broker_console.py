@@ -102,12 +102,12 @@ async def open_console(
     hosts: set[str] = set()
     options = ConsoleOptions(client, hosts, allow_changes=allow_changes, metrics=metrics, faults=faults)
     served = ConsoleAddress(*address)
-    return await start_console(nursery, f"{option}:", served, options, hosts, world, trio.sleep_forever)
+    return await start_console(nursery, option, served, options, hosts, world, trio.sleep_forever)
 
 
 async def start_console(
     nursery: trio.Nursery,
-    name: str,
+    option: str,
     address: ConsoleAddress,
     options: ConsoleOptions,
     hosts: set[str],
@@ -117,7 +117,7 @@ async def start_console(
     """Serve a console in a nursery until ``stopped`` returns, and return its URL. ``hosts`` are those of its options.
 
     Raises:
-        ConfigurationError: the address cannot be used. The message begins with ``name``.
+        ConfigurationError: the address cannot be used. The message begins with ``option``, which named it.
     """
     from triokafka.console.serving import serve_console
 
@@ -125,5 +125,5 @@ async def start_console(
         url: str = await nursery.start(serve_console, address, options, hosts, world, stopped)
     except OSError as error:
         text = f"{address.shown_host}:{address.port}: {error.strerror or error}"
-        raise ConfigurationError(f"{name} cannot listen on {text}. Choose another address or port") from error
+        raise ConfigurationError(f"{option}: cannot listen on {text}. Choose another address or port") from error
     return url

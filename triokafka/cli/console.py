@@ -139,5 +139,5 @@ async def _serve(address: ConsoleAddress, given: dict[str, Any], hosts: set[str]
                 return
 
         async with trio.open_nursery() as nursery:
-            url = await start_console(nursery, "The console", address, options, hosts, world, signalled)
+            url = await start_console(nursery, "--listen", address, options, hosts, world, signalled)
             click.echo(f"ready {url}")

@@ -44,7 +44,7 @@ class ConsumedTopics(NamedTuple):
 
 
 class UnknownTopicError(KafkaError):
-    """The topic to be read does not exist."""
+    """The topic or the partition to be read does not exist."""
 
 
 class _UnprintableError(KafkaError):
@@ -164,7 +164,9 @@ class ConsumeRun:
     async def _assign(self, consumer: Consumer, topic: str, partition: int | None, known: list[int] | None) -> None:
         if known is not None and partition is not None and partition not in known:
             has = counted(len(known), "partition")
-            raise UnknownTopicOrPartitionError(f"topic {topic!r} has {has} and no {TopicPartition(topic, partition)}")
+            raise UnknownTopicError(
+                f"topic {topic!r} has {has} and no {TopicPartition(topic, partition)}; partitions are numbered from 0"
+            )
         numbers = [partition] if partition is not None else known or [0]
         wanted = [TopicPartition(topic, number) for number in numbers]
         consumer.assign(wanted)

@@ -85,6 +85,6 @@ def _type_of(field: Field, version: int) -> str:
     text = f"[{name}]" if field.is_array else name
     if version in field.nullable:
         text += " or null"
-    if field.tag is not None and version in field.tagged:
+    if field.tag is not None:
         text += f", tag {field.tag}"
     return text

@@ -71,6 +71,7 @@ async def serve_console(
     config.certfile, config.keyfile = address.certfile, address.keyfile
     config.accesslog = config.errorlog = None
     config.alpn_protocols = ["http/1.1"]
+    listeners, bound = _listeners(config)  # outside of the nursery, which would wrap an OSError in a group
     async with trio.open_nursery() as clients:
         app = wrap_app(console_app(options, world, clients), _MOST_APP_BODY, None)
         state: LifespanState = {}
@@ -78,7 +79,6 @@ async def serve_console(
         await clients.start(lifespan.handle_lifespan)
         await lifespan.wait_for_startup()
         handler = partial(TCPServer, app, config, WorkerContext(None), ConnectionState(state.copy()))
-        listeners, bound = _listeners(config)
         for name in address.own_names:
             hosts |= {name, f"{name}:{bound}"}
         async with trio.open_nursery() as connections:

@@ -158,18 +158,9 @@ class ProtobufFormat(Format):
         return start
 
     def _name_of(self, schema_id: int, indexes: tuple[int, ...]) -> str:
-        from google.protobuf import descriptor_pb2
-
         assert self._registry is not None
         found = self._registry.by_id(schema_id, form=SERIALIZED)
-        file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(found.text))
-        names, messages = [file.package] if file.package else [], file.message_type
-        for index in indexes:
-            if not 0 <= index < len(messages):
-                raise ValueError(f"schema {schema_id} has no message {list(indexes)}")
-            names.append(messages[index].name)
-            messages = messages[index].nested_type
-        return ".".join(names)
+        return message_name(base64.b64decode(found.text), indexes, f"schema {schema_id}")
 
     def _column(self, messages: list[Any]) -> pa.Array:
         return _structs(messages, self._message.DESCRIPTOR, self._type)
@@ -244,6 +235,20 @@ def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
         index, position = _varint(payload, position)
         indexes.append(index)
     return tuple(indexes) or (0,), position
+
+
+def message_name(file: bytes, indexes: tuple[int, ...], schema: str) -> str:
+    """Return the full name of the message at the indexes of an envelope; ``schema`` names the file in errors."""
+    from google.protobuf import descriptor_pb2
+
+    described = descriptor_pb2.FileDescriptorProto.FromString(file)
+    names, messages = [described.package] if described.package else [], described.message_type
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise ValueError(f"{schema} has no message {list(indexes)}")
+        names.append(messages[index].name)
+        messages = messages[index].nested_type
+    return ".".join(names)
 
 
 def message_place(descriptor: Any) -> tuple[int, ...]:

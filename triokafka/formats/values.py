@@ -26,6 +26,7 @@ from triokafka.formats.registry import (
     envelope,
     schema_id_in,
 )
+from triokafka.varint import encode_uvarint
 
 AVRO: Final = "AVRO"
 JSON: Final = "JSON"
@@ -100,7 +101,13 @@ class ValueDecoder:
         require("google.protobuf", "Protobuf")
         from google.protobuf import json_format
 
-        from triokafka.formats.protobuf import SERIALIZED, descriptor_files, message_class, message_indexes
+        from triokafka.formats.protobuf import (
+            SERIALIZED,
+            descriptor_files,
+            message_class,
+            message_indexes,
+            message_name,
+        )
 
         serialized = self._registry.by_id(found.id, form=SERIALIZED)
         files = tuple(descriptor_files(self._registry, serialized, f"schema-{found.id}.proto").values())
@@ -109,7 +116,7 @@ class ValueDecoder:
         def decode(payload: bytes) -> Any:
             indexes, start = message_indexes(payload)
             if indexes not in classes:
-                classes[indexes] = message_class(files, _message_name(files[-1], indexes), "")
+                classes[indexes] = message_class(files, message_name(files[-1], indexes, "its schema"), "")
             message = classes[indexes].FromString(payload[start:])
             return json_format.MessageToDict(message, preserving_proto_field_name=True)
 
@@ -217,36 +224,13 @@ class ValueEncoder:
         files = tuple(descriptor_files(self._registry, serialized, f"{self._subject}.proto").values())
         made = message_class(files, self._message, self._subject)
         place = message_place(made.DESCRIPTOR)
-        indexes = b"\0" if place == (0,) else b"".join(map(_zigzag, (len(place), *place)))
+        indexes = b"\0" if place == (0,) else b"".join(encode_uvarint(number << 1) for number in (len(place), *place))
 
         def encode(value: Any) -> bytes:
             message = json_format.ParseDict(value, made())
             return bytes(head + indexes + message.SerializeToString())
 
         return encode
-
-
-def _message_name(file: bytes, indexes: tuple[int, ...]) -> str:
-    """Return the full name of the message at the indexes of an envelope."""
-    from google.protobuf import descriptor_pb2
-
-    described = descriptor_pb2.FileDescriptorProto.FromString(file)
-    names, messages = [described.package] if described.package else [], described.message_type
-    for index in indexes:
-        if not 0 <= index < len(messages):
-            raise ValueError(f"its schema has no message {list(indexes)}")
-        names.append(messages[index].name)
-        messages = messages[index].nested_type
-    return ".".join(names)
-
-
-def _zigzag(number: int) -> bytes:
-    value, out = number << 1, bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _for_json(value: Any) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from triokafka.named_tuple import NamedTuple
+from triokafka.varint import encode_uvarint
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _DELTA: Final = 1
@@ -38,17 +39,8 @@ class Point(NamedTuple):
 # ------------------------------------------------------------------ writing
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _message(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | _LENGTH) + _varint(len(data)) + data
+    return encode_uvarint(number << 3 | _LENGTH) + encode_uvarint(len(data)) + data
 
 
 def _text(number: int, text: str) -> bytes:
@@ -56,7 +48,7 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _fixed(number: int, packed: bytes) -> bytes:
-    return _varint(number << 3 | _FIXED64) + packed
+    return encode_uvarint(number << 3 | _FIXED64) + packed
 
 
 def _attribute(number: int, key: str, value: str) -> bytes:
@@ -69,8 +61,8 @@ def _metric(point: Point) -> bytes:
     data = _message(1, data + _fixed(4, _DOUBLE.pack(point.value)))
     if not point.monotonic:
         return _text(1, point.name) + _message(5, data)
-    temporality = _varint(2 << 3) + _varint(_DELTA if point.delta else _CUMULATIVE)
-    return _text(1, point.name) + _message(7, data + temporality + _varint(3 << 3) + b"\x01")
+    temporality = encode_uvarint(2 << 3) + encode_uvarint(_DELTA if point.delta else _CUMULATIVE)
+    return _text(1, point.name) + _message(7, data + temporality + encode_uvarint(3 << 3) + b"\x01")
 
 
 def encode_metrics(points: Iterable[Point], resource: Mapping[str, str]) -> bytes:

@@ -18,9 +18,12 @@ import trio
 from triokafka.backoff import Backoff
 from triokafka.errors import (
     AuthenticationError,
+    BrokerResponseError,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
+    UnsupportedVersionError,
+    raisable_copy,
 )
 from triokafka.network.broker_addresses import BrokerAddress, broker_addresses
 from triokafka.network.config import NetworkConfig
@@ -454,6 +457,13 @@ class BrokerChannel:
             has_others=self._has_others,
         )
         return connection
+
+
+def copied_failure(error: KafkaError) -> KafkaError:
+    """Return the failure of an attempt for one of its callers: they must not share one traceback."""
+    if isinstance(error, (AuthenticationError, KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
+        return raisable_copy(error)
+    return KafkaConnectionError(str(error))
 
 
 def _as_kafka_error(error: Exception | None) -> KafkaError:

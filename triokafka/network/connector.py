@@ -11,15 +11,11 @@ from typing import Final
 import trio
 
 from triokafka.errors import (
-    AuthenticationError,
-    BrokerResponseError,
     KafkaConnectionError,
-    KafkaError,
     NodeNotReadyError,
-    UnsupportedVersionError,
 )
 from triokafka.network.background_tasks import BackgroundTasks
-from triokafka.network.broker_channel import BrokerChannel, ChannelState
+from triokafka.network.broker_channel import BrokerChannel, ChannelState, copied_failure
 from triokafka.network.connection import Connection
 from triokafka.network.known_brokers import KnownBrokers
 from triokafka.world import World
@@ -111,7 +107,7 @@ class Connector:
                     continue
                 if channel.state is ChannelState.DISCONNECTED:
                     if attempt is not None and channel.attempts >= attempt and channel.error is not None:
-                        raise _again(channel.error)
+                        raise copied_failure(channel.error)
                     if channel.may_connect(self._world.now()):
                         self.start(channel)
                         attempt = channel.attempts
@@ -145,12 +141,3 @@ class Connector:
                 return await self.connection_to(node_id, "", min(left, _PATIENCE), checked=checked)
             except (KafkaConnectionError, NodeNotReadyError):
                 continue
-
-
-def _again(error: KafkaError) -> KafkaError:
-    """Return a new exception of the same meaning, so that several waiters do not share one traceback."""
-    if isinstance(error, (AuthenticationError, KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
-        copy = type(error)(*error.args)
-        copy.__cause__ = error.__cause__
-        return copy
-    return KafkaConnectionError(str(error))

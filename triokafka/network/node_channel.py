@@ -7,20 +7,17 @@ its connections. It knows one address and no cluster metadata; its owner makes a
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
 from triokafka.errors import (
-    AuthenticationError,
-    BrokerResponseError,
     IllegalStateError,
     KafkaConnectionError,
     KafkaError,
     RequestTimedOutError,
-    UnsupportedVersionError,
 )
-from triokafka.network.broker_channel import BrokerChannel, ChannelState
+from triokafka.network.broker_channel import BrokerChannel, ChannelState, copied_failure
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
 from triokafka.network.receive_pool import ReceivePool
@@ -252,7 +249,7 @@ class NodeChannel:
                             return connection
                         continue
                     if channel.state is ChannelState.DISCONNECTED and channel.attempts >= first and channel.error:
-                        raise _copy_of(channel.error)
+                        raise copied_failure(channel.error)
                     changed = channel.changed
                     await changed.wait()
         finally:
@@ -274,12 +271,3 @@ def _ignore() -> None:
 
 def _yes() -> bool:
     return True
-
-
-def _copy_of(error: KafkaError) -> KafkaError:
-    """Return a new exception of the same meaning, so that several senders do not share one traceback."""
-    if isinstance(error, (AuthenticationError, KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
-        copy: Any = type(error)(*error.args)
-        copy.__cause__ = error.__cause__
-        return copy  # type: ignore[no-any-return]
-    return KafkaConnectionError(str(error))

@@ -11,9 +11,10 @@ from struct import Struct
 from typing import Any, Final, TypeVar
 from uuid import UUID, SafeUUID
 
-from triokafka.protocol.primitives import MAX_STRING, NIL_UUID, encode_uvarint
+from triokafka.protocol.primitives import MAX_STRING, NIL_UUID
 from triokafka.protocol.tagged_fields import pack_tags
 from triokafka.structs import Buffer
+from triokafka.varint import encode_uvarint
 
 
 class Malformed(Exception):

@@ -58,7 +58,7 @@ def version_range(text: str) -> VersionRange:
 class Field:
     """One declared field; made by `field`. ``name`` is set by the class that it belongs to."""
 
-    __slots__ = ("_default", "doc", "errors", "ignorable", "name", "nullable", "tag", "tagged", "type", "versions")
+    __slots__ = ("_default", "doc", "errors", "ignorable", "name", "nullable", "tag", "type", "versions")
 
     def __init__(
         self,
@@ -66,7 +66,6 @@ class Field:
         versions: str,
         nullable: str,
         tag: int | None,
-        tagged: str,
         ignorable: bool,
         default: Any,
         doc: str,
@@ -77,7 +76,6 @@ class Field:
         self.versions = version_range(versions)
         self.nullable = version_range(nullable)
         self.tag = tag
-        self.tagged = version_range(tagged)
         self.ignorable = ignorable
         self._default = default
         self.doc = doc
@@ -119,7 +117,6 @@ def field(
     versions: str = "0+",
     nullable: str = "none",
     tag: int | None = None,
-    tagged: str = "none",
     ignorable: bool = False,
     default: Any = _UNSET,
     doc: str,
@@ -131,14 +128,14 @@ def field(
         type: a wire type of ``primitives``, ``Array(…)`` of one, or a structure.
         versions: the message versions that have the field.
         nullable: the versions in which it may be null.
-        tag, tagged: its number in the tagged section, and the versions that carry it there.
+        tag: its number in the tagged section, where all of ``versions`` carry it.
         ignorable: encoding for a version without the field drops the value; otherwise a value other than the default
             raises `UnsupportedVersionError`.
         default: the value when not given; without it the zero of the type.
         doc: the meaning.
         errors: names of the error classes that a value here can cause or, in a response, that it can carry.
     """
-    return Field(type, versions, nullable, tag, tagged, ignorable, default, doc, errors)
+    return Field(type, versions, nullable, tag, ignorable, default, doc, errors)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=True)
@@ -199,7 +196,7 @@ class Struct(metaclass=StructMeta):
             default = f.plain_default()
             if version not in f.versions:
                 subcons.append(f.name / Absent(default, ignorable=f.ignorable))
-            elif f.tag is not None and version in f.tagged:
+            elif f.tag is not None:
                 tagged.append(TaggedField(f.tag, f.name, _wire(f, version, flexible), default))
             else:
                 subcons.append(f.name / _wire(f, version, flexible))
@@ -288,7 +285,7 @@ def _wire(f: Field, version: int, flexible: bool) -> Any:
         return f.type.of(inner, compact=flexible, nullable=nullable)
     if isinstance(f.type, StructMeta):
         structure = cast("type[Struct]", f.type).structure(version, flexible=flexible)
-        return NullableStructure(structure, tagged=version in f.tagged) if nullable else structure
+        return NullableStructure(structure, tagged=f.tag is not None) if nullable else structure
     return f.type.variant(compact=flexible, nullable=nullable)
 
 

@@ -7,6 +7,7 @@ assignments have versions 0–3. v1: owned partitions (KIP-429). v2: generation.
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct as Packer
 from struct import error as struct_error
 from typing import Final, Self
@@ -17,6 +18,9 @@ from triokafka.protocol.primitives import Array, Boolean, Bytes, Int32, String
 from triokafka.structs import Buffer
 
 _VERSION: Final = Packer(">h")
+
+
+_user_data = partial(field, Bytes, default=None, doc="Data of the assignment strategy; null for none.")
 
 
 class EmbeddedMessage(Message):
@@ -54,12 +58,7 @@ class ConsumerProtocolSubscription(EmbeddedMessage, versions="0-3"):
     """A member's subscription, which the group's leader receives."""
 
     topics: list[str] = field(Array(String), doc="The topics that the member subscribes to.")
-    user_data: bytes | None = field(
-        Bytes,
-        nullable="0+",
-        default=None,
-        doc="Data of the assignment strategy; null for none.",
-    )
+    user_data: bytes | None = _user_data(nullable="0+")
     owned_partitions: list[OwnedTopic] = field(
         Array(OwnedTopic),
         versions="1+",
@@ -94,12 +93,7 @@ class ConsumerProtocolAssignment(EmbeddedMessage, versions="0-3"):
     """The leader's assignment for one member."""
 
     assigned_partitions: list[AssignedTopic] = field(Array(AssignedTopic), doc="The member's partitions by topic.")
-    user_data: bytes | None = field(
-        Bytes,
-        nullable="0+",
-        default=None,
-        doc="Data of the assignment strategy; null for none.",
-    )
+    user_data: bytes | None = _user_data(nullable="0+")
 
 
 class DefaultPrincipalData(EmbeddedMessage, versions="0", flexible="0+"):

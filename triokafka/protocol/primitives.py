@@ -24,6 +24,8 @@ from construct import (
     stream_write,
 )
 
+from triokafka.varint import encode_uvarint
+
 NIL_UUID: Final = UUID(int=0)
 """The id that means "no id": the default of every id field."""
 
@@ -131,20 +133,6 @@ class VarIntType(_OneForm, Construct):  # type: ignore[misc]
         value = obj << 1 if obj >= 0 else ((-obj) << 1) - 1
         stream.write(encode_uvarint(value))
         return obj
-
-
-def encode_uvarint(value: int) -> bytes:
-    """The bytes of an unsigned varint."""
-    if value < 1 << 14:
-        return bytes((value,) if value < 1 << 7 else (value & 0x7F | 0x80, value >> 7))
-    if value < 1 << 21:
-        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
-    out = bytearray()
-    while value > 0x7F:
-        out.append(0x80 | (value & 0x7F))
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 class LengthPrefixed(Construct):  # type: ignore[misc]
@@ -292,5 +280,5 @@ __all__ = [
     "NIL_UUID", "Array", "ArrayType", "Boolean", "Bytes", "BytesType", "CompactBytes", "CompactNullableString",
     "CompactString", "Float64", "Int8", "Int16", "Int32", "Int64", "LengthPrefixed", "NullableString", "Number",
     "Records", "RecordsType", "String", "StringType", "UInt16", "UInt32", "UVarInt", "UVarIntType", "Uuid", "UuidType",
-    "VarInt", "VarIntType", "VarLong", "encode_uvarint", "remaining",
+    "VarInt", "VarIntType", "VarLong", "remaining",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Any, BinaryIO, Final
 from construct import Construct, Renamed, StreamError, stream_read
 
 from triokafka.named_tuple import NamedTuple
-from triokafka.protocol.primitives import Number, UuidType, UVarInt, encode_uvarint, remaining
+from triokafka.protocol.primitives import Number, UuidType, UVarInt, remaining
+from triokafka.varint import encode_uvarint
 
 
 class TaggedField(NamedTuple):

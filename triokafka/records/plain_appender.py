@@ -11,6 +11,7 @@ from typing import Final
 from triokafka.errors import MessageSizeTooLargeError
 from triokafka.records.batch import HEADER_SIZE, MAX_BATCH_SIZE
 from triokafka.structs import Buffer
+from triokafka.varint import encode_uvarint
 
 Headers = Sequence[tuple[str, Buffer | None]]
 
@@ -22,13 +23,7 @@ _TWO_64: Final = 1 << 64
 def _varint(value: int) -> bytes:
     """Return the zigzag varint of an integer, wrapped to 64 bits."""
     value = (value + _TWO_63) % _TWO_64 - _TWO_63
-    raw = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while raw > 127:
-        out.append(0x80 | (raw & 0x7F))
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)
+    return encode_uvarint((value << 1) ^ (value >> 63))
 
 
 class _Varints(dict[int, bytes]):

@@ -17,6 +17,7 @@ from triokafka.records.compression import DEFAULT_MAX_DECOMPRESSED, compress, de
 from triokafka.records.kernel import ConsumerRecord, RecordOrigin, decode_payload, open_payload
 from triokafka.records.legacy import decode_legacy
 from triokafka.structs import Buffer
+from triokafka.varint import encode_uvarint
 
 _MASK: Final = (1 << 64) - 1
 
@@ -149,7 +150,7 @@ class RewritableBatch:
             _, rest = _read_varint(self._payload, body + 1)  # skips the attributes, reads the timestamp
             delta = _zigzag(self.records[index].timestamp - base_timestamp)
             tail = view[rest : bounds[index + 1]]
-            parts += (_varint(2 * (1 + len(delta) + len(tail))), view[body : body + 1], delta, tail)
+            parts += (encode_uvarint(2 * (1 + len(delta) + len(tail))), view[body : body + 1], delta, tail)
         return b"".join(parts)
 
 
@@ -240,15 +241,4 @@ def _read_varint(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def _zigzag(value: int) -> bytes:
-    return _varint(((value << 1) ^ (value >> 63)) & _MASK)
-
-
-def _varint(value: int) -> bytes:
-    if value < 128:
-        return bytes((value,))
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return encode_uvarint(((value << 1) ^ (value >> 63)) & _MASK)

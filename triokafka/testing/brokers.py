@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from triokafka.testing.block_nursery import block_nursery
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.cluster_layout import check_size
 from triokafka.testing.nodes import new_broker, new_cluster
@@ -129,7 +130,7 @@ async def running(
     security: BrokerSecurity | None = None,
 ) -> AsyncIterator[RunningBroker | RunningCluster]:
     """Run one broker, or a cluster of ``nodes``, with a configuration as it is; see `running_broker`."""
-    async with _running() as nursery:
+    async with block_nursery() as nursery:
         target: RunningBroker | RunningCluster
         if nodes is None:
             target = new_broker(config, world, nursery, security)
@@ -160,16 +161,3 @@ def _known(options: dict[str, Any]) -> dict[str, Any]:
         if name not in known:
             raise unknown_option(name, known)
     return options
-
-
-@asynccontextmanager
-async def _running() -> AsyncIterator[trio.Nursery]:
-    """Open a nursery that is cancelled at the end and does not wrap a single exception."""
-    try:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-            nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise

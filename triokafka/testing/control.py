@@ -127,15 +127,16 @@ def _checked(
         if missing:
             raise BadRequestError(f"{path} needs {', '.join(missing)}")
         try:
-            return await call(values)
+            answer = await call(values)
         except ValueError as error:
             raise BadRequestError(str(error)) from None
+        return {} if answer is None else answer
 
     return checked
 
 
 class _Calls:
-    """One method per path."""
+    """One method per path; it returns the answer, or None for an empty one."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -164,58 +165,48 @@ class _Calls:
     async def cut_connections(self, values: Values) -> Any:
         return {"connections": self._target.cut_connections()}
 
-    async def freeze(self, values: Values) -> Any:
+    async def freeze(self, values: Values) -> None:
         self._one(values).freeze()
-        return {}
 
-    async def thaw(self, values: Values) -> Any:
+    async def thaw(self, values: Values) -> None:
         self._one(values).thaw()
-        return {}
 
-    async def fill_disk(self, values: Values) -> Any:
+    async def fill_disk(self, values: Values) -> None:
         self._target.fill_disk(free_bytes=values["free_bytes"])
-        return {}
 
-    async def free_disk(self, values: Values) -> Any:
+    async def free_disk(self, values: Values) -> None:
         self._target.free_disk()
-        return {}
 
-    async def stop(self, values: Values) -> Any:
+    async def stop(self, values: Values) -> None:
         broker = self._one(values)
         if isinstance(self._target, RunningCluster):
             await self._target.stop(broker.node_id, clean=values["clean"], move=values["move"])
         else:
             await broker.stop(clean=values["clean"])
-        return {}
 
-    async def start(self, values: Values) -> Any:
+    async def start(self, values: Values) -> None:
         await self._one(values).start()
-        return {}
 
-    async def restart(self, values: Values) -> Any:
+    async def restart(self, values: Values) -> None:
         await self.stop(values)
-        return await self.start(values)
+        await self.start(values)
 
-    async def kill(self, values: Values) -> Any:
+    async def kill(self, values: Values) -> None:
         await self._one(values).kill()
-        return {}
 
-    async def partition_network(self, values: Values) -> Any:
+    async def partition_network(self, values: Values) -> None:
         if not isinstance(self._target, RunningCluster):
             raise BadRequestError("/partition-network needs a cluster: triokafka broker --nodes 3")
         groups = values["groups"]
         if not all(isinstance(group, list) and all(type(one) is int for one in group) for group in groups):
             raise BadRequestError(f"groups must be lists of broker ids, as in [[1], [2, 3]], not {groups!r}")
         self._target.partition_network(groups)
-        return {}
 
-    async def heal(self, values: Values) -> Any:
+    async def heal(self, values: Values) -> None:
         self._target.heal()
-        return {}
 
-    async def advance_clock(self, values: Values) -> Any:
+    async def advance_clock(self, values: Values) -> None:
         self._target.advance_clock(values["ms"])
-        return {}
 
     async def members(self, values: Values) -> Any:
         return {
@@ -234,6 +225,5 @@ class _Calls:
     async def move_coordinator(self, values: Values) -> Any:
         return {"coordinator": await self._target.move_coordinator(values["group"], to=values["to"])}
 
-    async def reset(self, values: Values) -> Any:
+    async def reset(self, values: Values) -> None:
         self._target.reset()
-        return {}

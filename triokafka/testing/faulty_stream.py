@@ -10,12 +10,13 @@ import trio
 from triokafka.structs import Buffer
 from triokafka.testing.gate import BothGates, Gate
 from triokafka.world import FileSlice, Stream
+from triokafka.world.forwarding_stream import ForwardingStream
 
 _DRIP_SECONDS: Final = 0.5
 """Seconds between the transfers of a dripping connection."""
 
 
-class FaultyStream(Stream):
+class FaultyStream(ForwardingStream):
     """Another stream with faults.
 
     Args:
@@ -24,7 +25,7 @@ class FaultyStream(Stream):
     """
 
     def __init__(self, stream: Stream, gate: Gate | BothGates) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._gate = gate
         self._closed = False
         self._ended = trio.Event()
@@ -55,7 +56,7 @@ class FaultyStream(Stream):
         if self._lost:
             await trio.lowlevel.checkpoint()
         elif self._bytes_per_second is None:
-            await self._stream.send(*buffers)
+            await self.inner.send(*buffers)
         else:
             await self._send_slowly(memoryview(b"".join(buffers)), self._bytes_per_second)
 
@@ -68,7 +69,7 @@ class FaultyStream(Stream):
                 await self._thawed()
             if self._lost:
                 return
-            await self._stream.send(piece)
+            await self.inner.send(piece)
 
     async def send_parts(self, parts: Sequence[Buffer | FileSlice]) -> None:
         if not self._gate.is_open:
@@ -76,7 +77,7 @@ class FaultyStream(Stream):
         if self._lost:
             await trio.lowlevel.checkpoint()
         elif self._bytes_per_second is None:
-            await self._stream.send_parts(parts)
+            await self.inner.send_parts(parts)
         else:
             await super().send_parts(parts)
 
@@ -85,7 +86,7 @@ class FaultyStream(Stream):
             return 0
         if self._lost:
             return sum(map(len, buffers))
-        return self._stream.try_send(*buffers) if self._bytes_per_second is None else 0
+        return self.inner.try_send(*buffers) if self._bytes_per_second is None else 0
 
     async def receive_into(self, buffer: memoryview) -> int:
         bytes_per_second = self._bytes_per_second
@@ -94,12 +95,12 @@ class FaultyStream(Stream):
             await trio.sleep_until(self._receive_at)
             buffer = buffer[: max(1, int(bytes_per_second * _DRIP_SECONDS))]
         try:
-            size = await self._stream.receive_into(buffer)
+            size = await self.inner.receive_into(buffer)
         except OSError:
             if not self._lost:
                 raise
         finally:
-            self.waits = self._stream.waits
+            self.waits = self.inner.waits
         if self._lost:
             await self._ended.wait()
             raise trio.ClosedResourceError("this connection was closed here")
@@ -110,26 +111,9 @@ class FaultyStream(Stream):
         return size
 
     def expect(self, size: int, *, at_once: int) -> None:
-        self._stream.expect(size, at_once=at_once)
-
-    def limit_silence(self, seconds: float) -> None:
-        self._stream.limit_silence(seconds)
-
-    def widen_send_buffer(self, size: int) -> None:
-        self._stream.widen_send_buffer(size)
-
-    def bytes_drained(self) -> int:
-        return self._stream.bytes_drained()
+        self.inner.expect(size, at_once=at_once)
 
     def close(self) -> None:
         self._closed = True
         self._ended.set()
-        self._stream.close()
-
-    @property
-    def peer_address(self) -> tuple[str, int]:
-        return self._stream.peer_address
-
-    @property
-    def local_address(self) -> tuple[str, int]:
-        return self._stream.local_address
+        super().close()

@@ -18,6 +18,7 @@ import trio
 import trio.testing
 
 from triokafka.errors import IllegalStateError
+from triokafka.testing.block_nursery import block_nursery
 from triokafka.testing.network import Network
 from triokafka.testing.simulated_world import SimulatedWorld
 from triokafka.trio_context import require_trio
@@ -174,17 +175,8 @@ async def simulation(seed: int) -> AsyncIterator[Simulation]:
             "or use pytest-trio's autojump_clock fixture"
         )
     _seed_scheduler(seed)
-    try:
-        async with trio.open_nursery() as nursery:
-            try:
-                yield Simulation(seed, nursery)
-            finally:
-                nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        # The body's own exception is raised without a group; several findings stay together.
-        if len(group.exceptions) == 1:
-            raise group.exceptions[0] from None
-        raise
+    async with block_nursery() as nursery:
+        yield Simulation(seed, nursery)
 
 
 def run_simulation(test: Callable[[Simulation], Awaitable[T]], seed: int) -> T:

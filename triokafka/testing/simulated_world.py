@@ -14,6 +14,7 @@ from triokafka.testing.gated_listener import GatedListener
 from triokafka.testing.guarded_storage import GuardedStorage
 from triokafka.testing.network import Network
 from triokafka.world import Listener, Stream, World
+from triokafka.world.forwarding_stream import ForwardingStream
 from triokafka.world.memory import MemoryStorage
 
 T = TypeVar("T")
@@ -139,43 +140,23 @@ class SimulatedWorld(World):
             await self._pass()
 
 
-class _ProcessStream(Stream):
+class _ProcessStream(ForwardingStream):
     """A connection of the process: silent while paused, broken when dead."""
 
     def __init__(self, world: SimulatedWorld, stream: Stream) -> None:
+        super().__init__(stream)
         self._world = world
-        self._stream = stream
 
     async def send(self, *buffers: Buffer) -> None:
         await self._world.pass_door()
-        await self._stream.send(*buffers)
+        await self.inner.send(*buffers)
 
     def try_send(self, *buffers: Buffer) -> int:
         self._world.check_alive()
-        return 0 if self._world.is_paused else self._stream.try_send(*buffers)
+        return 0 if self._world.is_paused else self.inner.try_send(*buffers)
 
     async def receive_into(self, buffer: memoryview) -> int:
         await self._world.pass_door()
-        size = await self._stream.receive_into(buffer)
+        size = await self.inner.receive_into(buffer)
         await self._world.pass_door()
         return size
-
-    def limit_silence(self, seconds: float) -> None:
-        self._stream.limit_silence(seconds)
-
-    def widen_send_buffer(self, size: int) -> None:
-        self._stream.widen_send_buffer(size)
-
-    def bytes_drained(self) -> int:
-        return self._stream.bytes_drained()
-
-    def close(self) -> None:
-        self._stream.close()
-
-    @property
-    def peer_address(self) -> tuple[str, int]:
-        return self._stream.peer_address
-
-    @property
-    def local_address(self) -> tuple[str, int]:
-        return self._stream.local_address

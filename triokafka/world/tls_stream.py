@@ -14,6 +14,7 @@ import trio
 
 from triokafka.structs import Buffer
 from triokafka.world.file_slice import FileSlice
+from triokafka.world.forwarding_stream import ForwardingStream
 from triokafka.world.stream import Stream
 from triokafka.world.threads import in_thread
 
@@ -35,7 +36,7 @@ _TRY_BYTES: Final = 128 << 10
 One system call sends them all."""
 
 
-class TlsStream(Stream):
+class TlsStream(ForwardingStream):
     """The TLS layer of one connection. Call `handshake` once, before everything else.
 
     Besides the errors of `Stream`, methods raise `ssl.SSLError`, which is an `OSError`. A peer that closes without the
@@ -54,7 +55,7 @@ class TlsStream(Stream):
         server_name: str | None,
         received: bytes = b"",
     ) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self._incoming = ssl.MemoryBIO()
         self._incoming.write(received)
         self._outgoing = ssl.MemoryBIO()
@@ -243,28 +244,6 @@ class TlsStream(Stream):
         if got == len(received) < _RECEIVE_BYTES:
             self._received = memoryview(bytearray(4 * got))
         return True
-
-    # The rest
-
-    def limit_silence(self, seconds: float) -> None:
-        self.inner.limit_silence(seconds)
-
-    def widen_send_buffer(self, size: int) -> None:
-        self.inner.widen_send_buffer(size)
-
-    def bytes_drained(self) -> int:
-        return self.inner.bytes_drained()
-
-    def close(self) -> None:
-        self.inner.close()
-
-    @property
-    def peer_address(self) -> tuple[str, int]:
-        return self.inner.peer_address
-
-    @property
-    def local_address(self) -> tuple[str, int]:
-        return self.inner.local_address
 
 
 def _pieces(buffers: Sequence[Buffer], most: int) -> Iterator[Buffer]:

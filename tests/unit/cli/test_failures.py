@@ -8,7 +8,10 @@ import os
 
 import pytest
 
+import triokafka
 from triokafka.cli.failures import status_of
+from triokafka.errors import SecurityProtocolMismatchError
+from triokafka.testing import running_broker
 
 FULL = "triokafka: standard output: No space left on device. The output is incomplete."
 
@@ -22,3 +25,15 @@ def test_full_disk_of_the_output_is_named(
     error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert status_of(ExceptionGroup("tasks", [error]) if grouped else error) == 1
     assert capsys.readouterr().err.splitlines() == [FULL]
+
+
+async def test_listener_with_another_protocol_is_reported_with_one_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    async with running_broker(tls=True) as broker:
+        with pytest.raises(SecurityProtocolMismatchError) as refused:
+            async with triokafka.AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
+                await admin.list_topics()
+    assert status_of(refused.value) == 1
+    assert capsys.readouterr().err == (
+        f"triokafka: bootstrap server {broker.bootstrap_servers} expects TLS. Set security_protocol to SSL or SASL_SSL,"
+        " or use another port\n"
+    )

@@ -73,7 +73,7 @@ def declared(f: Field) -> dict[str, Any]:
         "versions": f.versions,
         "nullable": f.nullable,
         "tag": f.tag,
-        "tagged": f.tagged,
+        "tagged": version_range("none") if f.tag is None else f.versions,
         "ignorable": f.ignorable,
         "default": f.plain_default(),
     }

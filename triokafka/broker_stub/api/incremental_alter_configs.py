@@ -17,10 +17,10 @@ from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
+from triokafka.protocol.api.alter_configs import AlterConfigsResourceResponse
 from triokafka.protocol.api.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller import controlled_shutdown, elections
 from triokafka.broker_stub.controller.broker_sessions import BrokerSession, BrokerSessions
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.controller.partition_change import NO_BROKER, TopicConfig
+from triokafka.broker_stub.controller.partition_change import TopicConfig
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.broker_registration import (
@@ -216,47 +216,14 @@ class ClusterControl:
             reply = HeartbeatReply(caught_up, is_fenced=True, should_shut_down=beat.want_shut_down)
             return self.fence(image, broker), reply
         if beat.want_shut_down or broker.in_controlled_shutdown:
-            return self._shut_down(image, broker, session, caught_up, next_offset)
+            moved = controlled_shutdown.leader_moves(image, broker.broker_id, self._config_of(image))
+            lowest = self.sessions.lowest_active_offset(image)
+            records = controlled_shutdown.records_until_stopped(broker, session, moved, lowest, next_offset)
+            if records is not None:
+                return records, HeartbeatReply(caught_up, is_fenced=False)
+            reply = HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True)
+            return self.fence(image, broker), reply
         return [], HeartbeatReply(caught_up, is_fenced=False)
-
-    def _shut_down(
-        self, image: MetadataImage, broker: BrokerImage, session: BrokerSession, caught_up: bool, next_offset: int
-    ) -> tuple[Sequence[Struct], HeartbeatReply]:
-        """Move leaderships first; release the broker once every other broker has applied the change."""
-        moved = self._moves_on_shutdown(image, broker.broker_id)
-        if not broker.in_controlled_shutdown:
-            if all(change.leader < 0 for change in moved):  # it leads nothing that others can lead
-                return self.fence(image, broker), _released(caught_up)
-            records: list[Struct] = [
-                BrokerRegistrationChangeRecord(
-                    broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=1
-                ),
-                *moved,
-            ]
-            session.controlled_shutdown_offset = next_offset + len(records) - 1
-            return records, HeartbeatReply(caught_up, is_fenced=False)
-        if moved:
-            session.controlled_shutdown_offset = next_offset + len(moved) - 1
-            return moved, HeartbeatReply(caught_up, is_fenced=False)
-        if session.controlled_shutdown_offset < 0:  # a former controller moved the leaderships
-            session.controlled_shutdown_offset = next_offset - 1
-        lowest = self.sessions.lowest_active_offset(image)
-        if lowest is not None and lowest < session.controlled_shutdown_offset:
-            return [], HeartbeatReply(caught_up, is_fenced=False)
-        return self.fence(image, broker), _released(caught_up)
-
-    def _moves_on_shutdown(self, image: MetadataImage, broker_id: int) -> list[PartitionChangeRecord]:
-        # This broker leads partitions without other replicas until it stops.
-        def clean(topic: str) -> LogConfig:
-            return self._topic_config(image, topic)._replace(unclean_leader_election_enable=False)
-
-        changes = elections.broker_fenced(image, broker_id, clean)
-        return [
-            change
-            for change in changes
-            if len(image.topics_by_id[change.topic_id].partitions[change.partition_id].replicas) > 1
-            and change.leader != NO_BROKER
-        ]
 
     def _lost_directories(
         self, image: MetadataImage, broker: BrokerImage, offline: Iterable[uuid.UUID]
@@ -383,10 +350,6 @@ def _after(image: MetadataImage, records: Sequence[Struct]) -> MetadataImage:
     for record in records:
         delta.replay(record)
     return delta.image(image.offset + len(records), image.epoch)
-
-
-def _released(caught_up: bool) -> HeartbeatReply:
-    return HeartbeatReply(caught_up, is_fenced=True, should_shut_down=True)
 
 
 def _registration_change(broker: BrokerImage, fenced: int) -> BrokerRegistrationChangeRecord:

@@ -48,9 +48,6 @@ if TYPE_CHECKING:
     from triokafka.protocol.api.incremental_alter_configs import (
         AlterConfigsResource as IncrementalResource,
     )
-    from triokafka.protocol.api.incremental_alter_configs import (
-        AlterConfigsResourceResponse as IncrementalResourceResponse,
-    )
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +86,6 @@ class _Resource(Protocol):
     resource_name: str
 
 
-A = TypeVar("A", "AlterConfigsResourceResponse", "IncrementalResourceResponse")
 R = TypeVar("R", "AlterConfigsResource", "IncrementalResource")
 
 
@@ -189,7 +185,7 @@ class ConfigurationControl:
         Raises:
             PolicyViolationError: the request needs too many records.
         """
-        from triokafka.protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+        from triokafka.protocol.api.alter_configs import AlterConfigsResponse
 
         def change(resource: AlterConfigsResource) -> Iterable[Struct]:
             missing = [config.name for config in resource.configs if config.value is None]
@@ -201,7 +197,7 @@ class ConfigurationControl:
             self.policies.check_configs(ConfigChange(resource.resource_type, resource.resource_name, wanted))
             return _changes(image, resource, wanted)
 
-        records, responses = yield from self._each(request.resources, denied, change, AlterConfigsResourceResponse)
+        records, responses = yield from self._each(request.resources, denied, change)
         return Outcome([] if request.validate_only else records, AlterConfigsResponse(responses=responses))
 
     def incremental_alter_configs(
@@ -213,9 +209,6 @@ class ConfigurationControl:
     ) -> Steps[IncrementalAlterConfigsResponse]:
         """Set, delete, append to or subtract from single keys of resources; ``denied`` and errors as in
         `alter_configs`."""
-        from triokafka.protocol.api.incremental_alter_configs import (
-            AlterConfigsResourceResponse as IncrementalResourceResponse,
-        )
         from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsResponse
 
         def change(resource: IncrementalResource) -> Iterable[Struct]:
@@ -229,7 +222,7 @@ class ConfigurationControl:
             self.policies.check_configs(ConfigChange(*key, set_now))
             return _changes(image, resource, wanted, touched)
 
-        records, responses = yield from self._each(request.resources, denied, change, IncrementalResourceResponse)
+        records, responses = yield from self._each(request.resources, denied, change)
         return Outcome([] if request.validate_only else records, IncrementalAlterConfigsResponse(responses=responses))
 
     def _each(
@@ -237,11 +230,12 @@ class ConfigurationControl:
         resources: Sequence[R],
         denied: Mapping[tuple[int, str], ItemError] | None,
         change: Callable[[R], Iterable[Struct]],
-        response: Callable[..., A],
-    ) -> Generator[int, None, tuple[list[Struct], list[A]]]:
-        """Return the records of ``change`` for the resources, and a ``response`` for each. A failure has no records."""
+    ) -> Generator[int, None, tuple[list[Struct], list[AlterConfigsResourceResponse]]]:
+        """Return the records of ``change`` for the resources, and a response for each. A failure has no records."""
+        from triokafka.protocol.api.alter_configs import AlterConfigsResourceResponse
+
         records: list[Struct] = []
-        responses: list[A] = []
+        responses: list[AlterConfigsResourceResponse] = []
         times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         for resource in resources:
             key = (resource.resource_type, resource.resource_name)
@@ -253,7 +247,7 @@ class ConfigurationControl:
             except errors.BrokerResponseError as error:
                 failure = ItemError.of(error)
             responses.append(
-                response(
+                AlterConfigsResourceResponse(
                     error_code=failure.code,
                     error_message=failure.message,
                     resource_type=resource.resource_type,

@@ -11,7 +11,6 @@ from triokafka.broker_stub.metadata.broker_registration import (
 from triokafka.protocol.api.broker_heartbeat import BrokerHeartbeatRequest
 from triokafka.protocol.api.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from triokafka.protocol.api.controller_registration import ControllerRegistrationRequest
-from triokafka.protocol.api.controller_registration import Feature as ControllerFeature
 from triokafka.protocol.api.controller_registration import Listener as ControllerListener
 
 
@@ -85,7 +84,7 @@ def controller_registration_request(registration: ControllerRegistration) -> Con
             for e in registration.endpoints
         ],
         features=[
-            ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            Feature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in registration.features.items()
         ],
     )

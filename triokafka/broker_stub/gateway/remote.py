@@ -7,7 +7,6 @@ charges its quotas. A request of no client, such as an automatic topic creation,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from triokafka import errors
@@ -31,7 +30,11 @@ from triokafka.protocol.message import Request, Response
 if TYPE_CHECKING:
     from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
-    from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from triokafka.protocol.api.alter_configs import (
+        AlterConfigsRequest,
+        AlterConfigsResourceResponse,
+        AlterConfigsResponse,
+    )
     from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from triokafka.protocol.api.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
@@ -214,29 +217,26 @@ class RemoteControllerGateway:
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:
         """Replace the whole configuration of resources."""
-        from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse
+        from triokafka.protocol.api.alter_configs import AlterConfigsRequest
 
         allowed = AlterConfigsRequest(
             resources=_allowed(request.resources, denied), validate_only=request.validate_only
         )
         response = await self._send(allowed)
-        response.responses = _merged(request.resources, response.responses, denied, AlterConfigsResourceResponse)
+        response.responses = _merged(request.resources, response.responses, denied)
         return response
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> IncrementalAlterConfigsResponse:
         """Change single configuration keys of resources."""
-        from triokafka.protocol.api.incremental_alter_configs import (
-            AlterConfigsResourceResponse,
-            IncrementalAlterConfigsRequest,
-        )
+        from triokafka.protocol.api.incremental_alter_configs import IncrementalAlterConfigsRequest
 
         allowed = IncrementalAlterConfigsRequest(
             resources=_allowed(request.resources, denied), validate_only=request.validate_only
         )
         response = await self._send(allowed)
-        response.responses = _merged(request.resources, response.responses, denied, AlterConfigsResourceResponse)
+        response.responses = _merged(request.resources, response.responses, denied)
         return response
 
     async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
@@ -351,14 +351,16 @@ def _allowed(resources: list[Any], denied: DeniedResources | None) -> list[Any]:
 
 
 def _merged(
-    resources: list[Any], responses: list[Any], denied: DeniedResources | None, result_type: Callable[..., Any]
-) -> list[Any]:
+    resources: list[Any], responses: list[AlterConfigsResourceResponse], denied: DeniedResources | None
+) -> list[AlterConfigsResourceResponse]:
     """Return the results in the order of the request, with those of the denied resources."""
+    from triokafka.protocol.api.alter_configs import AlterConfigsResourceResponse
+
     if not denied:
         return responses
     found = {(one.resource_type, one.resource_name): one for one in responses}
     for (resource_type, name), error in denied.items():
-        found[resource_type, name] = result_type(
+        found[resource_type, name] = AlterConfigsResourceResponse(
             error_code=error.code, error_message=error.message, resource_type=resource_type, resource_name=name
         )
     keys = dict.fromkeys((one.resource_type, one.resource_name) for one in resources)

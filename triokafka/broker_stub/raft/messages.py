@@ -26,6 +26,7 @@ from triokafka.protocol.api import (
     update_raft_voter,
     vote,
 )
+from triokafka.protocol.quorum_endpoints import LeaderEndpoint, NodeEndpoint
 from triokafka.structs import Buffer
 
 TOPIC: Final = topic_names.CLUSTER_METADATA_TOPIC
@@ -225,7 +226,7 @@ def vote_response(quorum: Quorum, listener: str, *, error: int = 0, granted: boo
     )
     return vote.VoteResponse(
         topics=[vote.AnsweredTopic(topic_name=TOPIC, partitions=[partition])],
-        node_endpoints=_leader_endpoint(quorum, listener, vote.NodeEndpoint),
+        node_endpoints=_leader_endpoint(quorum, listener, NodeEndpoint),
     )
 
 
@@ -245,9 +246,7 @@ def begin_request(quorum: Quorum, voter: ReplicaKey) -> begin_quorum_epoch.Begin
         cluster_id=config.cluster_id,
         voter_id=voter.node_id,
         topics=[begin_quorum_epoch.TopicData(topic_name=TOPIC, partitions=[partition])],
-        leader_endpoints=[
-            begin_quorum_epoch.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in config.endpoints
-        ],
+        leader_endpoints=[LeaderEndpoint(name=name, host=host, port=port) for name, host, port in config.endpoints],
     )
 
 
@@ -258,7 +257,7 @@ def begin_response(quorum: Quorum, listener: str, *, error: int) -> begin_quorum
     )
     return begin_quorum_epoch.BeginQuorumEpochResponse(
         topics=[begin_quorum_epoch.AnsweredTopic(topic_name=TOPIC, partitions=[partition])],
-        node_endpoints=_leader_endpoint(quorum, listener, begin_quorum_epoch.NodeEndpoint),
+        node_endpoints=_leader_endpoint(quorum, listener, NodeEndpoint),
     )
 
 
@@ -281,9 +280,7 @@ def end_request(quorum: Quorum, resigned: Resigned) -> end_quorum_epoch.EndQuoru
     return end_quorum_epoch.EndQuorumEpochRequest(
         cluster_id=config.cluster_id,
         topics=[end_quorum_epoch.TopicData(topic_name=TOPIC, partitions=[partition])],
-        leader_endpoints=[
-            end_quorum_epoch.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in config.endpoints
-        ],
+        leader_endpoints=[LeaderEndpoint(name=name, host=host, port=port) for name, host, port in config.endpoints],
     )
 
 
@@ -304,7 +301,7 @@ def end_response(quorum: Quorum, listener: str, *, error: int) -> end_quorum_epo
     )
     return end_quorum_epoch.EndQuorumEpochResponse(
         topics=[end_quorum_epoch.AnsweredTopic(topic_name=TOPIC, partitions=[partition])],
-        node_endpoints=_leader_endpoint(quorum, listener, end_quorum_epoch.NodeEndpoint),
+        node_endpoints=_leader_endpoint(quorum, listener, NodeEndpoint),
     )
 
 
@@ -356,7 +353,7 @@ def snapshot_response(
     )
     return fetch_snapshot.FetchSnapshotResponse(
         topics=[fetch_snapshot.AnsweredTopic(name=topic, partitions=[partition])],
-        node_endpoints=_leader_endpoint(quorum, listener, fetch_snapshot.NodeEndpoint),
+        node_endpoints=_leader_endpoint(quorum, listener, NodeEndpoint),
     )
 
 

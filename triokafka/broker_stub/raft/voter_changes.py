@@ -22,7 +22,7 @@ from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVo
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from triokafka.protocol.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from triokafka.structs import Node
+from triokafka.structs import Node, format_uuid
 
 KRAFT_VERSION = "kraft.version"
 _TIMED_OUT = errors.RequestTimedOutError.code
@@ -197,7 +197,8 @@ class VoterChanges:
             if voters is None:
                 error = errors.VoterNotFoundError.code
                 message = (
-                    f"voter {key.node_id} with directory {key.directory_id} cannot be removed from {quorum.voters.ids}"
+                    f"node {key.node_id} with directory {format_uuid(key.wire_directory_id)} is not in the voter set,"
+                    f" or is the only voter; voters: {', '.join(map(str, quorum.voters.ids))}"
                 )
         if voters is None:
             quorum.effects.answer(reply, RemoveRaftVoterResponse(error_code=error, error_message=message))

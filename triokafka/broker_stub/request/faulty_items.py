@@ -7,7 +7,6 @@ handler processes the remaining items normally.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
@@ -59,17 +58,16 @@ class FaultyItems:
                 request, name, item, self._find(None if group else item, None, item if group else None)
             )
         topic = self._topic_of(item)
-        parts = _partitions_field(item)
-        if parts is None:
+        if not hasattr(item, "partitions"):
             return self._takes_whole(request, name, item, self._find(topic, None, None))
         kept = []
-        for part in getattr(item, parts):
+        for part in item.partitions:
             fault = self._find(topic, _partition_of(part), None)
             if fault is None:
                 kept.append(part)
             else:
-                self._fail(request, name, _copy(item, {parts: [part]}), fault)
-        setattr(item, parts, kept)
+                self._fail(request, name, _copy(item, {"partitions": [part]}), fault)
+        item.partitions = kept
         return not kept
 
     def _takes_whole(self, request: Any, name: str, item: Any, fault: Fault | None) -> bool:
@@ -132,14 +130,6 @@ def _copy(struct: Any, changes: dict[str, Any]) -> Any:
 
 def _partition_of(part: Any) -> int:
     return part if isinstance(part, int) else int(_first(part, _PARTITION_FIELDS))
-
-
-def _partitions_field(item: Any) -> str | None:
-    return next((name for name in _names(item) if name == "partitions"), None)
-
-
-def _names(struct: Any) -> Iterator[str]:
-    return (field.name for field in type(struct).__fields__)
 
 
 def _first(struct: Any, names: tuple[str, ...]) -> Any:

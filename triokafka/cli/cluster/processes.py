@@ -50,12 +50,11 @@ class ChildProcess:
         return self._process is not None and self._process.returncode is None
 
     async def format(self, cluster_id: str) -> None:
-        """Write its properties, and format its data directory if that is new.
+        """Format its data directory if that is new. Its properties must have been written.
 
         Raises:
             NodeFailedError: the directory cannot be formatted.
         """
-        self.layout.write()
         command = [
             *(sys.executable, "-m", "triokafka", "storage", "format", "--ignore-formatted"),
             *("--cluster-id", cluster_id, "--config", self.layout.config),
@@ -172,13 +171,20 @@ class ChildProcess:
 async def start_all(
     nodes: list[ChildProcess], cluster_id: str, nursery: trio.Nursery, ended: Callable[[ChildProcess, int], None]
 ) -> None:
-    """Format and start nodes, and wait until all accept connections.
+    """Write the nodes' properties, format and start them, and wait until all accept connections.
 
     ``ended`` receives every node whose process has ended, with the exit status.
 
     Raises:
         NodeFailedError: a node cannot be formatted or started; the nursery's other tasks are cancelled.
     """
+    try:
+        for node in nodes:
+            node.layout.write()
+    except OSError as error:
+        raise NodeFailedError(
+            f"{error.filename}: {error.strerror}. Choose another --data-dir, or give this user access to it."
+        ) from error
     async with trio.open_nursery() as formatting:
         for node in nodes:
             formatting.start_soon(node.format, cluster_id)

@@ -11,6 +11,7 @@ import errno
 import importlib.util
 import os
 import tempfile
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -52,6 +53,7 @@ def command(output: str, data_dir: str | None, nodes: int, drop_one: bool) -> in
         raise click.UsageError(
             "--nodes 2: with one of two nodes killed nothing can be replicated. Give 1, or at least 3."
         )
+    new_directory = not os.path.exists(output)
     _make_sure_of_what_it_needs(output)
     from rich.console import Console
 
@@ -64,6 +66,9 @@ def command(output: str, data_dir: str | None, nodes: int, drop_one: bool) -> in
         demo = Demo(drop_one=drop_one, console=console, nodes=nodes)
         findings = trio.run(until_stopped, demo.run, data_dir or os.path.join(temporary, "data"))
     if isinstance(findings, StoppedDemo):
+        if new_directory:
+            with suppress(OSError):  # it is not empty
+                os.rmdir(output)
         click.echo("stopped", err=True)
         return 128 + findings.signal
     return show(findings, console, save_pictures(findings, output))

@@ -58,6 +58,12 @@ def offsets(
                 ],
                 [tuple(one)[:5] for one in found],
             )
+        if not known and not groups:
+            click.echo(
+                f"Note: the target has no positions of groups of the cluster {source_alias}. Check --source-alias, and"
+                " that a mirror has run.",
+                err=True,
+            )
         missing = set(groups) - {one.group for one in found}
         for group in sorted(missing):
             click.echo(f"triokafka: group {group}: no position was translated", err=True)

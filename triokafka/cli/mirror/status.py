@@ -49,6 +49,12 @@ def status(
                 ],
                 [tuple(one) for one in found],
             )
+        if not found:
+            click.echo(
+                f"Note: the target has no progress of a mirror of the cluster {source_alias}. Check --source-alias, and"
+                " that a mirror has run.",
+                err=True,
+            )
         return 0
 
     return trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)

@@ -70,9 +70,9 @@ async def alter(
         now = len(described[name].partitions)
         new = None if assignment is None else assignment[now:]
         wanted[name] = NewPartitions(partitions, assignments=new)
+    await admin.create_partitions(wanted, validate_only=dry_run)
     if found:
         click.echo("Note: with more partitions, a key may map to another partition than before.", err=True)
-    await admin.create_partitions(wanted, validate_only=dry_run)
     for name in found:
         verb = "could have" if dry_run else "has"
         click.echo(f"Topic {name} {verb} {counted(partitions, 'partition')}.")

@@ -62,8 +62,8 @@ class QuotaAdmin:
     ) -> dict[QuotaEntity, dict[str, float]]:
         """Return quotas by entity (brokers from 2.6 on): all, or those of entities that match ``parts``.
 
-        ``{"user": "alice", "client_id": QuotaMatch.ANY}`` matches alice with any client id; ``strict`` excludes
-        entities that have other parts as well.
+        ``{"user": "alice"}`` matches alice, also with a client id; ``strict`` excludes entities that have other parts
+        as well. ``{"user": "alice", "client_id": QuotaMatch.ANY}`` matches alice with a client id only.
 
         Raises:
             ClusterAuthorizationFailedError, InvalidRequestError: the broker refused.

@@ -15,14 +15,14 @@ from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
-from triokafka.client.consumer.log_offsets import LogEpochEnd, LogOffsets
+from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.truncation_check import TruncationCheck
 from triokafka.errors import (
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
     UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
 )
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import OffsetAndTimestamp, TopicPartition, first_names
@@ -54,6 +54,7 @@ class PositionFinder:
         self._world = network.world
         self._subscription = subscription
         self._log_offsets = LogOffsets(options, network, self._note)
+        self._truncation = TruncationCheck(network, subscription, self._log_offsets, on_progress)
         self._group_offsets = GroupOffsets(options, network, member, self._note)
         self._failures = failures
         self._on_progress = on_progress
@@ -146,7 +147,10 @@ class PositionFinder:
             errors += await self._reset(resets, deadline)
         suspects = self._subscription.awaiting_validation()
         if suspects and all(error.retriable for error in errors):
-            errors += await self._validate(suspects, deadline)
+            failure = await self._truncation.validate(suspects, deadline)
+            if isinstance(failure, LogTruncationError):
+                self._error_versions = {p: version for p, version, _ in suspects if p in failure.divergent_offsets}
+            errors += [failure] if failure is not None else []
         if errors:
             raise next((error for error in errors if not error.retriable), errors[0])
 
@@ -219,55 +223,3 @@ class PositionFinder:
                 and isinstance(metadata.error_for(partition.topic), UnknownTopicOrPartitionError)
             ):
                 self._subscription.request_reset(partition, EARLIEST)
-
-    async def _validate(self, suspects: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
-        """Ask the new leaders whether their logs contain the records read from the old leaders (KIP-320)."""
-        cluster = self._network.cluster
-        current = {partition: cluster.leader_epoch_for(partition) for partition, _, _ in suspects}
-        versions = {partition: version for partition, version, _ in suspects}
-        truncated: dict[tuple[str, int], int | None] = {}
-        places: list[str] = []
-
-        def take(ends: Mapping[TopicPartition, LogEpochEnd]) -> None:
-            for partition, end in ends.items():
-                state = self._subscription.get(partition)
-                if state is None or state.version != versions[partition] or state.position is None:
-                    continue
-                same = self._subscription.same_until(partition, *end)
-                if same is not None and same.offset >= state.position:
-                    self._subscription.validated(partition, versions[partition], current[partition])
-                    continue
-                reset = self._subscription.default_reset
-                if reset is None:
-                    # It stays unvalidated and is not read: its position may have other records now.
-                    truncated[partition] = same.offset if same is not None else None
-                    known = "an unknown offset" if same is None else f"offset {same.offset}"
-                    places.append(
-                        f"{partition} at position {state.position}, and the log equals the records read up to {known}"
-                    )
-                elif same is not None:
-                    logger.warning(
-                        "%s: the log was truncated below the position %d; reading continues where it differs",
-                        partition,
-                        state.position,
-                    )
-                    self._subscription.seek(partition, same.offset, same.leader_epoch)
-                else:
-                    self._subscription.request_reset(partition, reset)
-            self._on_progress()
-
-        error = await self._log_offsets.epoch_ends_as_they_come(
-            {partition: epoch for partition, _, epoch in suspects}, take, deadline=deadline
-        )
-        if isinstance(error, UnsupportedVersionError):
-            for partition, version, _ in suspects:
-                self._subscription.validated(partition, version, current[partition])
-            return []
-        if truncated:
-            self._error_versions = {partition: version for partition, version, _ in suspects if partition in truncated}
-            cut = LogTruncationError(
-                f"the log was truncated below the position: {'; '.join(places)}; seek, or set auto_offset_reset"
-            )
-            cut.divergent_offsets = truncated
-            return [cut]
-        return [] if error is None else [error]

@@ -23,12 +23,7 @@ class Listener(Struct):
 class AddRaftVoterRequest(Request["AddRaftVoterResponse"], api_key=80, versions="0-1", flexible="0+"):
     """Add a voter."""
 
-    cluster_id: str | None = field(
-        String,
-        nullable="0+",
-        doc="The cluster that the sender belongs to; null when it does not know.",
-        errors=("InconsistentClusterIdError",),
-    )
+    cluster_id: str | None = fields.cluster_id(nullable="0+")
     timeout_ms: int = fields.timeout_ms()
     voter_id: int = field(Int32, doc="The number of the new voter.", errors=("DuplicateVoterError",))
     voter_directory_id: UUID = field(Uuid, doc="The id of the directory that holds the new voter's log.")

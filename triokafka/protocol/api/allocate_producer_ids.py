@@ -14,12 +14,7 @@ class AllocateProducerIdsRequest(Request["AllocateProducerIdsResponse"], api_key
     """Ask for a block of producer ids."""
 
     broker_id: int = field(Int32, doc="The broker that asks.")
-    broker_epoch: int = field(
-        Int64,
-        default=-1,
-        doc="The epoch of the broker's registration; -1 when it does not say.",
-        errors=("StaleBrokerEpochError",),
-    )
+    broker_epoch: int = fields.broker_epoch()
 
 
 class AllocateProducerIdsResponse(Response, api_key=67, versions="0", flexible="0+"):

@@ -34,9 +34,7 @@ class AlterPartitionReassignmentsRequest(
 ):
     """Begin or cancel reassignments."""
 
-    timeout_ms: int = field(
-        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
-    )
+    timeout_ms: int = fields.timeout_ms(default=60000, errors=())
     allow_replication_factor_change: bool = field(
         Boolean, versions="1+", default=True, doc="Whether the number of replicas may change."
     )
@@ -81,14 +79,6 @@ class AlterPartitionReassignmentsResponse(Response, api_key=45, versions="0-1", 
         default=True,
         doc="Whether the number of replicas may change.",
     )
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "NotControllerError",
-            "RequestTimedOutError",
-        ),
-    )
+    error_code: int = fields.reassignments_error_code()
     error_message: str | None = fields.error_message(nullable="0+")
     responses: list[ReassignableTopicResponse] = field(Array(ReassignableTopicResponse), doc="The results by topic.")

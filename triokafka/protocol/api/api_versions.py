@@ -67,35 +67,19 @@ class ApiVersionsResponse(Response, api_key=18, versions="0-4", flexible="3+"):
     api_keys: list[ApiVersion] = field(Array(ApiVersion), doc="The APIs that this listener answers.")
     throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     supported_features: list[SupportedFeatureKey] = field(
-        Array(SupportedFeatureKey),
-        versions="3+",
-        tag=0,
-        tagged="3+",
-        ignorable=True,
-        doc="The features that the broker can run.",
+        Array(SupportedFeatureKey), versions="3+", tag=0, ignorable=True, doc="The features that the broker can run."
     )
     finalized_features_epoch: int = field(
         Int64,
         versions="3+",
         tag=1,
-        tagged="3+",
         ignorable=True,
         default=-1,
         doc="The number of the finalized features' state; a greater one is newer; -1 when unknown.",
     )
     finalized_features: list[FinalizedFeatureKey] = field(
-        Array(FinalizedFeatureKey),
-        versions="3+",
-        tag=2,
-        tagged="3+",
-        ignorable=True,
-        doc="The features that the cluster runs.",
+        Array(FinalizedFeatureKey), versions="3+", tag=2, ignorable=True, doc="The features that the cluster runs."
     )
     zk_migration_ready: bool = field(
-        Boolean,
-        versions="3+",
-        tag=3,
-        tagged="3+",
-        ignorable=True,
-        doc="Left from the move off ZooKeeper: false by now.",
+        Boolean, versions="3+", tag=3, ignorable=True, doc="Left from the move off ZooKeeper: false by now."
     )

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, Uuid
 
 
 class PartitionData(Struct):
@@ -36,12 +36,7 @@ class AssignReplicasToDirsRequest(Request["AssignReplicasToDirsResponse"], api_k
     """Report the log directories of replicas."""
 
     broker_id: int = field(Int32, doc="The broker that reports.")
-    broker_epoch: int = field(
-        Int64,
-        default=-1,
-        doc="The epoch of the broker's registration; -1 when it does not say.",
-        errors=("StaleBrokerEpochError",),
-    )
+    broker_epoch: int = fields.broker_epoch()
     directories: list[DirectoryData] = field(Array(DirectoryData), doc="The directories.")
 
 

@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String, UInt16, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, String
+from triokafka.protocol.quorum_endpoints import LeaderEndpoint, NodeEndpoint
 
 
 class PartitionData(Struct):
     """The leader of one partition's quorum."""
 
     partition_index: int = field(Int32, doc="The partition's number.")
-    voter_directory_id: UUID = field(
-        Uuid,
-        versions="1+",
-        ignorable=True,
-        doc="The id of the directory that holds the voter's log; nil when the sender does not know.",
-        errors=("InvalidVoterKeyError",),
-    )
+    voter_directory_id: UUID = fields.voter_directory_id(versions="1+", ignorable=True)
     leader_id: int = field(Int32, doc="The new leader, which sends the request.")
     leader_epoch: int = field(Int32, doc="The epoch in which it leads.", errors=("FencedLeaderEpochError",))
 
@@ -33,32 +29,11 @@ class TopicData(Struct):
     partitions: list[PartitionData] = field(Array(PartitionData), doc="The partitions; there is only 0.")
 
 
-class LeaderEndpoint(Struct):
-    """One listener of the quorum's leader."""
-
-    name: str = field(String, versions="1+", doc="The listener's name.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
-
-
 class BeginQuorumEpochRequest(Request["BeginQuorumEpochResponse"], api_key=53, versions="0-1", flexible="1+"):
     """Tell one voter that the sender leads."""
 
-    cluster_id: str | None = field(
-        String,
-        nullable="0+",
-        default=None,
-        doc="The cluster that the sender belongs to; null when it does not know.",
-        errors=("InconsistentClusterIdError",),
-    )
-    voter_id: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        default=-1,
-        doc="The node that the request is meant for; -1 when the sender does not say.",
-        errors=("InvalidVoterKeyError",),
-    )
+    cluster_id: str | None = fields.cluster_id(nullable="0+", default=None)
+    voter_id: int = fields.voter_id(versions="1+", ignorable=True)
     topics: list[TopicData] = field(Array(TopicData), doc="The topics; there is only ``__cluster_metadata``.")
     leader_endpoints: list[LeaderEndpoint] = field(
         Array(LeaderEndpoint), versions="1+", ignorable=True, doc="The addresses on which the leader serves the quorum."
@@ -91,28 +66,11 @@ class AnsweredTopic(Struct):
     partitions: list[AnsweredPartition] = field(Array(AnsweredPartition), doc="The partitions; there is only 0.")
 
 
-class NodeEndpoint(Struct):
-    """The address of the quorum's leader."""
-
-    node_id: int = field(Int32, versions="1+", doc="The node's number.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
-
-
 class BeginQuorumEpochResponse(Response, api_key=53, versions="0-1", flexible="1+"):
     """Whether the voter follows the leader."""
 
-    error_code: int = field(
-        Int16,
-        doc="The error code of the whole request; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "InconsistentClusterIdError",
-            "InvalidRequestError",
-            "BrokerNotAvailableError",
-        ),
-    )
+    error_code: int = fields.quorum_error_code()
     topics: list[AnsweredTopic] = field(Array(AnsweredTopic), doc="The topics; there is only ``__cluster_metadata``.")
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint), versions="1+", tag=0, tagged="1+", doc="The addresses of the leader named in the answer."
+        Array(NodeEndpoint), versions="1+", tag=0, doc="The addresses of the leader named in the answer."
     )

@@ -16,12 +16,7 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, ver
     """Renew a broker's session."""
 
     broker_id: int = field(Int32, doc="The broker's number.")
-    broker_epoch: int = field(
-        Int64,
-        default=-1,
-        doc="The epoch of the broker's registration; -1 when it does not say.",
-        errors=("StaleBrokerEpochError",),
-    )
+    broker_epoch: int = fields.broker_epoch()
     current_metadata_offset: int = field(
         Int64, doc="The offset of the last metadata record that the broker has applied."
     )
@@ -30,14 +25,13 @@ class BrokerHeartbeatRequest(Request["BrokerHeartbeatResponse"], api_key=63, ver
         Boolean, doc="Whether the broker asks to shut down, which begins the move of its leaderships."
     )
     offline_log_dirs: list[UUID] = field(
-        Array(Uuid), versions="1+", tag=0, tagged="1+", doc="The ids of log directories that failed."
+        Array(Uuid), versions="1+", tag=0, doc="The ids of log directories that failed."
     )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
         versions="2+",
         nullable="2+",
         tag=1,
-        tagged="2+",
         default=None,
         doc="The ids of log directories that get no new partitions; null when the broker does not say.",
     )

@@ -39,9 +39,7 @@ class Member(Struct):
     """A member with its current and its target assignment."""
 
     member_id: str = field(String, doc="The member's id.")
-    instance_id: str | None = field(
-        String, nullable="0+", default=None, doc="The static member's name; null for a dynamic one."
-    )
+    instance_id: str | None = fields.static_member_name(nullable="0+")
     rack_id: str | None = field(String, nullable="0+", default=None, doc="The member's rack; null when unknown.")
     member_epoch: int = field(Int32, doc="The member's epoch.")
     client_id: str = field(String, doc="Its client id.")

@@ -8,27 +8,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from triokafka.protocol import fields
-from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String, UInt16, Uuid
+from triokafka.protocol.api.broker_registration import Feature
+from triokafka.protocol.api.broker_registration import Listener as BrokerListener
+from triokafka.protocol.message import Request, Response, field
+from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Uuid
 
 
-class Listener(Struct):
+class Listener(BrokerListener):
     """One listener of the controller."""
-
-    name: str = field(String, doc="The listener's name.")
-    host: str = field(String, doc="The host to connect to.")
-    port: int = field(UInt16, doc="The port to connect to.")
-    security_protocol: int = field(
-        Int16, doc="The security protocol: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."
-    )
-
-
-class Feature(Struct):
-    """A feature, with the levels that the node supports."""
-
-    name: str = field(String, doc="The feature's name.")
-    min_supported_version: int = field(Int16, doc="The lowest level supported.")
-    max_supported_version: int = field(Int16, doc="The highest level supported.")
 
 
 class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"], api_key=70, versions="0", flexible="0+"):
@@ -43,7 +30,9 @@ class ControllerRegistrationRequest(Request["ControllerRegistrationResponse"], a
         Array(Listener), doc="The listeners of the controller, with the addresses that others connect to."
     )
     features: list[Feature] = field(
-        Array(Feature), doc="The features that the node supports.", errors=("UnsupportedVersionError",)
+        Array(Feature),
+        doc="The features that the node supports.",
+        errors=("UnsupportedVersionError",),
     )
 
 

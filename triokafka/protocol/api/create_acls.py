@@ -13,13 +13,9 @@ from triokafka.protocol.primitives import Array, Int8, String
 class AclCreation(Struct):
     """One rule to add."""
 
-    resource_type: int = field(
-        Int8, doc="The resource type: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
-    )
+    resource_type: int = fields.acl_resource_type()
     resource_name: str = field(String, doc="Name of the resource, or its prefix.")
-    resource_pattern_type: int = field(
-        Int8, versions="1+", default=3, doc="The pattern type of the resource name: 3 literal, 4 prefix."
-    )
+    resource_pattern_type: int = fields.acl_pattern_type(versions="1+")
     principal: str = field(String, doc="Whom the rule is about, such as ``User:alice``.")
     host: str = field(String, doc="The client's address that the rule is about; ``*`` for every one.")
     operation: int = field(Int8, doc="The operation, by Kafka's number; 1 in a filter matches every operation.")

@@ -115,7 +115,6 @@ class CreatableTopicResult(Struct):
         Int16,
         versions="5+",
         tag=0,
-        tagged="5+",
         ignorable=True,
         doc="The error code if the configuration is not returned.",
         errors=("TopicAuthorizationFailedError",),

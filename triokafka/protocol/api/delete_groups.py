@@ -13,11 +13,7 @@ from triokafka.protocol.primitives import Array, Int16, String
 class DeleteGroupsRequest(Request["DeleteGroupsResponse"], api_key=42, versions="0-2", flexible="2+"):
     """Delete groups."""
 
-    groups_names: list[str] = field(
-        Array(String),
-        doc="The groups.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    groups_names: list[str] = fields.groups()
 
 
 class DeletableGroupResult(Struct):

@@ -14,15 +14,8 @@ class DescribeAclsRequest(Request["DescribeAclsResponse"], api_key=29, versions=
     """Ask for the rules that match a filter."""
 
     resource_type_filter: int = field(Int8, doc="The resource type; 1 matches every type.")
-    resource_name_filter: str | None = field(
-        String, nullable="0+", doc="Name of the resource; null matches every name."
-    )
-    pattern_type_filter: int = field(
-        Int8,
-        versions="1+",
-        default=3,
-        doc="The pattern type of the resource name: 3 literal, 4 prefix, 1 any, 2 every pattern that matches the name.",
-    )
+    resource_name_filter: str | None = fields.acl_resource_name_filter(nullable="0+")
+    pattern_type_filter: int = fields.acl_pattern_type_filter(versions="1+")
     principal_filter: str | None = field(String, nullable="0+", doc="The ACL's principal; null for every principal.")
     host_filter: str | None = field(String, nullable="0+", doc="The client's address; null matches every address.")
     operation: int = field(Int8, doc="The operation, by Kafka's number; 1 in a filter matches every operation.")
@@ -41,13 +34,9 @@ class AclDescription(Struct):
 class DescribeAclsResource(Struct):
     """A resource with rules."""
 
-    resource_type: int = field(
-        Int8, doc="The resource type: 2 topic, 3 group, 4 cluster, 5 transactional id, 6 delegation token, 7 user."
-    )
+    resource_type: int = fields.acl_resource_type()
     resource_name: str = field(String, doc="Name of the resource, or its prefix.")
-    pattern_type: int = field(
-        Int8, versions="1+", default=3, doc="The pattern type of the resource name: 3 literal, 4 prefix."
-    )
+    pattern_type: int = fields.acl_pattern_type(versions="1+")
     acls: list[AclDescription] = field(Array(AclDescription), doc="The rules about the resource.")
 
 

@@ -14,10 +14,7 @@ from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, St
 class DescribeClusterRequest(Request["DescribeClusterResponse"], api_key=60, versions="0-2", flexible="0+"):
     """Ask for the cluster."""
 
-    include_cluster_authorized_operations: bool = field(
-        Boolean,
-        doc="Whether to return the operations that the client may perform on the cluster.",
-    )
+    include_cluster_authorized_operations: bool = fields.include_cluster_authorized_operations()
     endpoint_type: int = field(
         Int8,
         versions="1+",
@@ -34,7 +31,7 @@ class DescribeClusterBroker(Struct):
     broker_id: int = field(Int32, doc="The broker's id.")
     host: str = field(String, doc="The host to connect to.")
     port: int = field(Int32, doc="The port to connect to.")
-    rack: str | None = field(String, nullable="0+", default=None, doc="The broker's rack; null when it has none.")
+    rack: str | None = fields.rack(nullable="0+")
     is_fenced: bool = field(Boolean, versions="2+", doc="Whether the broker is fenced.")
 
 
@@ -61,8 +58,4 @@ class DescribeClusterResponse(Response, api_key=60, versions="0-2", flexible="0+
         doc="The controller's id; under KRaft any broker that forwards to it; -1 for none.",
     )
     brokers: list[DescribeClusterBroker] = field(Array(DescribeClusterBroker), doc="The brokers or controllers.")
-    cluster_authorized_operations: int = field(
-        Int32,
-        default=-(2**31),
-        doc="The operations that the client may perform on the cluster, as a bit field; -2147483648 if not requested.",
-    )
+    cluster_authorized_operations: int = fields.cluster_authorized_operations()

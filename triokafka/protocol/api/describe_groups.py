@@ -14,11 +14,7 @@ from triokafka.protocol.primitives import Array, Boolean, Bytes, Int16, Int32, S
 class DescribeGroupsRequest(Request["DescribeGroupsResponse"], api_key=15, versions="0-6", flexible="5+"):
     """Ask for groups by id."""
 
-    groups: list[str] = field(
-        Array(String),
-        doc="The groups.",
-        errors=("InvalidGroupIdError", "GroupAuthorizationFailedError"),
-    )
+    groups: list[str] = fields.groups()
     include_authorized_operations: bool = field(
         Boolean,
         versions="3+",
@@ -30,14 +26,7 @@ class DescribedGroupMember(Struct):
     """A member of a group."""
 
     member_id: str = field(String, doc="The member's id.")
-    group_instance_id: str | None = field(
-        String,
-        versions="4+",
-        nullable="4+",
-        ignorable=True,
-        default=None,
-        doc="The static member's name; null for a dynamic one.",
-    )
+    group_instance_id: str | None = fields.static_member_name(versions="4+", nullable="4+", ignorable=True)
     client_id: str = field(String, doc="The client id that the member joined with.")
     client_host: str = field(String, doc="The host that it joined from.")
     member_metadata: bytes = field(Bytes, doc="The member's data for the protocol; empty while none is chosen.")

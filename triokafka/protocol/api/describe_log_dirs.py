@@ -6,9 +6,18 @@ directories.
 
 from __future__ import annotations
 
+from functools import partial
+
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String
+
+_error_code = partial(
+    field,
+    Int16,
+    doc="The error code; 0 means success.",
+    errors=("KafkaStorageError", "LogDirNotFoundError", "ClusterAuthorizationFailedError"),
+)
 
 
 class DescribableLogDirTopic(Struct):
@@ -51,15 +60,7 @@ class DescribeLogDirsTopic(Struct):
 class DescribeLogDirsResult(Struct):
     """One directory."""
 
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "KafkaStorageError",
-            "LogDirNotFoundError",
-            "ClusterAuthorizationFailedError",
-        ),
-    )
+    error_code: int = _error_code()
     log_dir: str = field(String, doc="The absolute path of the directory.")
     topics: list[DescribeLogDirsTopic] = field(
         Array(DescribeLogDirsTopic), doc="The replicas in the directory, by topic."
@@ -87,15 +88,5 @@ class DescribeLogDirsResponse(Response, api_key=35, versions="1-5", flexible="2+
     """One result per directory."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
-    error_code: int = field(
-        Int16,
-        versions="3+",
-        ignorable=True,
-        doc="The error code; 0 means success.",
-        errors=(
-            "KafkaStorageError",
-            "LogDirNotFoundError",
-            "ClusterAuthorizationFailedError",
-        ),
-    )
+    error_code: int = _error_code(versions="3+", ignorable=True)
     results: list[DescribeLogDirsResult] = field(Array(DescribeLogDirsResult), doc="The directories.")

@@ -5,11 +5,24 @@ Versions 0–2; flexible. v1: times of the voters' last fetches (KIP-836). v2: d
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String, UInt16, Uuid
+
+_error_code = partial(
+    field,
+    Int16,
+    doc="The error code; 0 means success.",
+    errors=(
+        "NotLeaderForPartitionError",
+        "UnknownTopicOrPartitionError",
+        "ClusterAuthorizationFailedError",
+        "InvalidRequestError",
+    ),
+)
 
 
 class PartitionData(Struct):
@@ -57,16 +70,7 @@ class DescribedPartition(Struct):
     """The quorum of one partition."""
 
     partition_index: int = field(Int32, doc="The partition's number.")
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "NotLeaderForPartitionError",
-            "UnknownTopicOrPartitionError",
-            "ClusterAuthorizationFailedError",
-            "InvalidRequestError",
-        ),
-    )
+    error_code: int = _error_code()
     error_message: str | None = fields.error_message(versions="2+", nullable="2+", ignorable=True)
     leader_id: int = field(Int32, doc="The node that leads; -1 when that is not known.")
     leader_epoch: int = field(Int32, doc="The epoch of the quorum.")
@@ -100,16 +104,7 @@ class Node(Struct):
 class DescribeQuorumResponse(Response, api_key=55, versions="0-2", flexible="0+"):
     """The state of the quorum."""
 
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "NotLeaderForPartitionError",
-            "UnknownTopicOrPartitionError",
-            "ClusterAuthorizationFailedError",
-            "InvalidRequestError",
-        ),
-    )
+    error_code: int = _error_code()
     error_message: str | None = fields.error_message(versions="2+", nullable="2+", ignorable=True)
     topics: list[DescribedTopic] = field(Array(DescribedTopic), doc="The topics; there is only ``__cluster_metadata``.")
     nodes: list[Node] = field(Array(Node), versions="2+", doc="The voters.")

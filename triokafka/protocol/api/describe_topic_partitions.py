@@ -9,7 +9,7 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, String, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, String, Uuid
 
 
 class TopicRequest(Struct):
@@ -54,25 +54,14 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     )
     partition_index: int = field(Int32, doc="The partition's number.")
     leader_id: int = field(Int32, doc="The leader's broker id; -1 for none.")
-    leader_epoch: int = field(Int32, ignorable=True, default=-1, doc="The leader's epoch; -1 when unknown.")
+    leader_epoch: int = fields.leader_epoch(ignorable=True)
     replica_nodes: list[int] = field(
         Array(Int32),
         doc="The brokers that hold the partition, the preferred leader first.",
     )
     isr_nodes: list[int] = field(Array(Int32), doc="Those of them that are in sync.")
-    eligible_leader_replicas: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        default=None,
-        doc="Replicas outside the in-sync ones that are complete up to the high watermark all the same; null "
-        "when not known.",
-    )
-    last_known_elr: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        default=None,
-        doc="The last known eligible leader replicas; null when not known.",
-    )
+    eligible_leader_replicas: list[int] | None = fields.eligible_leader_replicas(nullable="0+")
+    last_known_elr: list[int] | None = fields.last_known_elr(nullable="0+")
     offline_replicas: list[int] = field(Array(Int32), ignorable=True, doc="Those of them that are offline.")
 
 
@@ -86,20 +75,12 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     )
     name: str | None = field(String, nullable="0+", doc="The topic's name.")
     topic_id: UUID = field(Uuid, ignorable=True, doc="The topic's id.")
-    is_internal: bool = field(
-        Boolean,
-        ignorable=True,
-        doc="Whether the topic is internal, such as ``__consumer_offsets``.",
-    )
+    is_internal: bool = fields.is_internal(ignorable=True)
     partitions: list[DescribeTopicPartitionsResponsePartition] = field(
         Array(DescribeTopicPartitionsResponsePartition),
         doc="Its partitions on the page.",
     )
-    topic_authorized_operations: int = field(
-        Int32,
-        default=-(2**31),
-        doc="The operations that the client may perform on the topic, as a bit field; -2147483648 if not requested.",
-    )
+    topic_authorized_operations: int = fields.topic_authorized_operations()
 
 
 class DescribeTopicPartitionsResponse(Response, api_key=75, versions="0", flexible="0+"):

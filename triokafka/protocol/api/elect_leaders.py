@@ -29,9 +29,7 @@ class ElectLeadersRequest(Request["ElectLeadersResponse"], api_key=43, versions=
     topic_partitions: list[TopicPartitions] | None = field(
         Array(TopicPartitions), nullable="0+", doc="The partitions; null for all."
     )
-    timeout_ms: int = field(
-        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
-    )
+    timeout_ms: int = fields.timeout_ms(default=60000, errors=())
 
 
 class PartitionResult(Struct):

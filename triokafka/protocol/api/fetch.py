@@ -14,7 +14,7 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, Records, String, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Records, String, Uuid
 from triokafka.structs import Buffer
 
 
@@ -59,18 +59,12 @@ class FetchPartition(Struct):
         doc="At most how many bytes from this partition; the first batch comes whole in any case.",
     )
     replica_directory_id: UUID = field(
-        Uuid,
-        versions="17+",
-        tag=0,
-        tagged="17+",
-        ignorable=True,
-        doc="The id of the follower's log directory; nil for none.",
+        Uuid, versions="17+", tag=0, ignorable=True, doc="The id of the follower's log directory; nil for none."
     )
     high_watermark: int = field(
         Int64,
         versions="18+",
         tag=1,
-        tagged="18+",
         ignorable=True,
         default=2**63 - 1,
         doc="The high watermark that the follower knows; the largest number when unknown.",
@@ -107,7 +101,6 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
         versions="12+",
         nullable="12+",
         tag=0,
-        tagged="12+",
         ignorable=True,
         default=None,
         doc="The cluster that a follower of the metadata log belongs to; null for all others.",
@@ -115,11 +108,7 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
     )
     replica_id: int = field(Int32, versions="0-14", default=-1, doc="The follower's broker id; -1 for a consumer.")
     replica_state: ReplicaState = field(
-        ReplicaState,
-        versions="15+",
-        tag=1,
-        tagged="15+",
-        doc="The follower that fetches; absent for a consumer.",
+        ReplicaState, versions="15+", tag=1, doc="The follower that fetches; absent for a consumer."
     )
     max_wait_ms: int = field(Int32, doc="How many milliseconds to wait for ``min_bytes``.")
     min_bytes: int = field(Int32, doc="How many bytes must be there before the broker answers in less time than that.")
@@ -130,12 +119,7 @@ class FetchRequest(Request["FetchResponse"], api_key=1, versions="4-18", flexibl
         default=2**31 - 1,
         doc="At most how many bytes of records; the first batch comes whole in any case, so that a reader gets on.",
     )
-    isolation_level: int = field(
-        Int8,
-        versions="4+",
-        ignorable=True,
-        doc="0 to see all records, 1 to see only those of committed transactions.",
-    )
+    isolation_level: int = fields.isolation_level(versions="4+", ignorable=True)
     session_id: int = field(
         Int32,
         versions="7+",
@@ -178,7 +162,7 @@ class LeaderIdAndEpoch(Struct):
     """The current leader, as far as the broker knows; -1 if unknown."""
 
     leader_id: int = field(Int32, versions="12+", default=-1, doc="The leader's broker id; -1 for none.")
-    leader_epoch: int = field(Int32, versions="12+", default=-1, doc="The leader's epoch; -1 when unknown.")
+    leader_epoch: int = fields.leader_epoch(versions="12+")
 
 
 class SnapshotId(Struct):
@@ -241,21 +225,15 @@ class PartitionData(Struct):
         EpochEndOffset,
         versions="12+",
         tag=0,
-        tagged="12+",
         doc="Set instead of records when the fetcher's log is not the leader's: the end of the last common epoch.",
     )
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch,
-        versions="12+",
-        tag=1,
-        tagged="12+",
-        doc="The leader by now, when the request went to a former one.",
+        LeaderIdAndEpoch, versions="12+", tag=1, doc="The leader by now, when the request went to a former one."
     )
     snapshot_id: SnapshotId = field(
         SnapshotId,
         versions="12+",
         tag=2,
-        tagged="12+",
         doc="Set instead of records when only a snapshot still contains them (metadata log).",
     )
     aborted_transactions: list[AbortedTransaction] | None = field(
@@ -292,13 +270,7 @@ class NodeEndpoint(Struct):
     node_id: int = field(Int32, versions="16+", doc="The broker's id.")
     host: str = field(String, versions="16+", doc="The host to connect to.")
     port: int = field(Int32, versions="16+", doc="The port to connect to.")
-    rack: str | None = field(
-        String,
-        versions="16+",
-        nullable="16+",
-        default=None,
-        doc="The broker's rack; null when it has none.",
-    )
+    rack: str | None = fields.rack(versions="16+", nullable="16+")
 
 
 class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
@@ -324,9 +296,5 @@ class FetchResponse(Response, api_key=1, versions="4-18", flexible="12+"):
         doc="The data by topic; in a session only partitions with news.",
     )
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint),
-        versions="16+",
-        tag=0,
-        tagged="16+",
-        doc="Addresses of the leaders named as current.",
+        Array(NodeEndpoint), versions="16+", tag=0, doc="Addresses of the leaders named as current."
     )

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Records, String, UInt16, Uuid
+from triokafka.protocol.primitives import Array, Int16, Int32, Int64, Records, String, Uuid
+from triokafka.protocol.quorum_endpoints import NodeEndpoint
 from triokafka.structs import Buffer
 
 
@@ -36,12 +37,7 @@ class PartitionSnapshot(Struct):
         errors=("PositionOutOfRangeError",),
     )
     replica_directory_id: UUID = field(
-        Uuid,
-        versions="1+",
-        tag=0,
-        tagged="1+",
-        ignorable=True,
-        doc="The id of the directory that holds the replica's log.",
+        Uuid, versions="1+", tag=0, ignorable=True, doc="The id of the directory that holds the replica's log."
     )
 
 
@@ -59,7 +55,6 @@ class FetchSnapshotRequest(Request["FetchSnapshotResponse"], api_key=59, version
         String,
         nullable="0+",
         tag=0,
-        tagged="0+",
         default=None,
         doc="The cluster that the replica belongs to; null when it does not know.",
         errors=("InconsistentClusterIdError",),
@@ -95,7 +90,7 @@ class AnsweredPartition(Struct):
     )
     snapshot_id: SnapshotId = field(SnapshotId, doc="The snapshot that was read.")
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch, tag=0, tagged="0+", doc="The quorum's leader, when another node than this one leads."
+        LeaderIdAndEpoch, tag=0, doc="The quorum's leader, when another node than this one leads."
     )
     size: int = field(Int64, doc="The size of the whole snapshot in bytes.")
     position: int = field(Int64, doc="The position of the first byte returned.")
@@ -111,29 +106,12 @@ class AnsweredTopic(Struct):
     partitions: list[AnsweredPartition] = field(Array(AnsweredPartition), doc="The partitions; there is only 0.")
 
 
-class NodeEndpoint(Struct):
-    """The address of the quorum's leader."""
-
-    node_id: int = field(Int32, versions="1+", doc="The node's number.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
-
-
 class FetchSnapshotResponse(Response, api_key=59, versions="0-1", flexible="0+"):
     """A part of each snapshot."""
 
     throttle_time_ms: int = fields.throttle_time_ms(ignorable=True)
-    error_code: int = field(
-        Int16,
-        doc="The error code of the whole request; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "InconsistentClusterIdError",
-            "InvalidRequestError",
-            "BrokerNotAvailableError",
-        ),
-    )
+    error_code: int = fields.quorum_error_code()
     topics: list[AnsweredTopic] = field(Array(AnsweredTopic), doc="The topics; there is only ``__cluster_metadata``.")
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint), versions="1+", tag=0, tagged="1+", doc="The addresses of the leader named in the answer."
+        Array(NodeEndpoint), versions="1+", tag=0, doc="The addresses of the leader named in the answer."
     )

@@ -6,9 +6,26 @@ v5: TransactionAbortableError. v6: share groups (KIP-932), whose key is ``group:
 
 from __future__ import annotations
 
+from functools import partial
+
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Int8, Int16, Int32, String
+
+_error_code = partial(
+    field,
+    Int16,
+    doc="The error code of the look-up; 0 for success.",
+    errors=(
+        "CoordinatorNotAvailableError",
+        "CoordinatorLoadInProgressError",
+        "InvalidGroupIdError",
+        "InvalidRequestError",
+        "GroupAuthorizationFailedError",
+        "TransactionalIdAuthorizationFailedError",
+        "TransactionAbortableError",
+    ),
+)
 
 
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"], api_key=10, versions="0-6", flexible="3+"):
@@ -36,20 +53,7 @@ class Coordinator(Struct):
     node_id: int = field(Int32, versions="4+", doc="The coordinator's broker id; -1 on an error.")
     host: str = field(String, versions="4+", doc="The host to connect to.")
     port: int = field(Int32, versions="4+", doc="The port to connect to.")
-    error_code: int = field(
-        Int16,
-        versions="4+",
-        doc="The error code of the look-up; 0 for success.",
-        errors=(
-            "CoordinatorNotAvailableError",
-            "CoordinatorLoadInProgressError",
-            "InvalidGroupIdError",
-            "InvalidRequestError",
-            "GroupAuthorizationFailedError",
-            "TransactionalIdAuthorizationFailedError",
-            "TransactionAbortableError",
-        ),
-    )
+    error_code: int = _error_code(versions="4+")
     error_message: str | None = fields.error_message(versions="4+", nullable="4+", ignorable=True)
 
 
@@ -57,20 +61,7 @@ class FindCoordinatorResponse(Response, api_key=10, versions="0-6", flexible="3+
     """The coordinator, or from version 4 on one per key."""
 
     throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
-    error_code: int = field(
-        Int16,
-        versions="0-3",
-        doc="The error code of the look-up; 0 for success.",
-        errors=(
-            "CoordinatorNotAvailableError",
-            "CoordinatorLoadInProgressError",
-            "InvalidGroupIdError",
-            "InvalidRequestError",
-            "GroupAuthorizationFailedError",
-            "TransactionalIdAuthorizationFailedError",
-            "TransactionAbortableError",
-        ),
-    )
+    error_code: int = _error_code(versions="0-3")
     error_message: str | None = fields.error_message(versions="1-3", nullable="1-3", ignorable=True)
     node_id: int = field(Int32, versions="0-3", doc="The coordinator's broker id; -1 on an error.")
     host: str = field(String, versions="0-3", doc="The host to connect to.")

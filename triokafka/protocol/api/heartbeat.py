@@ -7,18 +7,14 @@ from __future__ import annotations
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, field
-from triokafka.protocol.primitives import Int16, Int32
+from triokafka.protocol.primitives import Int16
 
 
 class HeartbeatRequest(Request["HeartbeatResponse"], api_key=12, versions="0-4", flexible="4+"):
     """Say that a member is alive."""
 
     group_id: str = fields.group_id()
-    generation_id: int = field(
-        Int32,
-        doc="The generation that the member believes to be current.",
-        errors=("IllegalGenerationError",),
-    )
+    generation_id: int = fields.generation_id()
     member_id: str = fields.member_id()
     group_instance_id: str | None = fields.group_instance_id(versions="3+", nullable="3+")
 

@@ -6,8 +6,9 @@ Versions 0–1; flexible from 1.
 from __future__ import annotations
 
 from triokafka.protocol import fields
+from triokafka.protocol.api.alter_configs import AlterConfigsResourceResponse
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, String
+from triokafka.protocol.primitives import Array, Boolean, Int8, String
 
 
 class AlterableConfig(Struct):
@@ -41,28 +42,6 @@ class IncrementalAlterConfigsRequest(
 
     resources: list[AlterConfigsResource] = field(Array(AlterConfigsResource), doc="The resources.")
     validate_only: bool = field(Boolean, doc="Whether to validate only, without a change.")
-
-
-class AlterConfigsResourceResponse(Struct):
-    """The outcome for one resource."""
-
-    error_code: int = field(
-        Int16,
-        doc="The error code of the change; 0 if it was made, or validated.",
-        errors=(
-            "UnknownTopicOrPartitionError",
-            "InvalidTopicError",
-            "InvalidRequestError",
-            "InvalidConfigurationError",
-            "PolicyViolationError",
-            "TopicAuthorizationFailedError",
-            "ClusterAuthorizationFailedError",
-            "NotControllerError",
-        ),
-    )
-    error_message: str | None = fields.error_message(nullable="0+")
-    resource_type: int = fields.resource_type()
-    resource_name: str = fields.resource_name()
 
 
 class IncrementalAlterConfigsResponse(Response, api_key=44, versions="0-1", flexible="1+"):

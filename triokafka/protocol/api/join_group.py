@@ -68,14 +68,7 @@ class JoinGroupResponseMember(Struct):
     """A member, as the leader receives it."""
 
     member_id: str = field(String, doc="The member's id.")
-    group_instance_id: str | None = field(
-        String,
-        versions="5+",
-        nullable="5+",
-        ignorable=True,
-        default=None,
-        doc="The static member's name; null for a dynamic one.",
-    )
+    group_instance_id: str | None = fields.static_member_name(versions="5+", nullable="5+", ignorable=True)
     metadata: bytes = field(Bytes, doc="The member's data for the chosen protocol.")
 
 
@@ -99,14 +92,7 @@ class JoinGroupResponse(Response, api_key=11, versions="0-9", flexible="6+"):
         ),
     )
     generation_id: int = field(Int32, default=-1, doc="The generation that was formed; -1 on an error.")
-    protocol_type: str | None = field(
-        String,
-        versions="7+",
-        nullable="7+",
-        ignorable=True,
-        default=None,
-        doc="The kind of group.",
-    )
+    protocol_type: str | None = fields.protocol_type(versions="7+", nullable="7+", ignorable=True)
     protocol_name: str | None = field(String, nullable="7+", doc="The protocol that all members support.")
     leader: str = field(String, doc="The leader's member id; the leader makes the assignment.")
     skip_assignment: bool = field(Boolean, versions="9+", doc="Whether the leader must keep the current assignment.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int8, Int16, Int32, Int64, String
+from triokafka.protocol.primitives import Array, Int16, Int32, Int64, String
 
 
 class ListOffsetsPartition(Struct):
@@ -38,11 +38,7 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"], api_key=2, versions="1-
     """Look up offsets by timestamp."""
 
     replica_id: int = field(Int32, doc="The follower's broker id; -1 for a consumer.")
-    isolation_level: int = field(
-        Int8,
-        versions="2+",
-        doc="0 to see all records, 1 to see only those of committed transactions.",
-    )
+    isolation_level: int = fields.isolation_level(versions="2+")
     topics: list[ListOffsetsTopic] = field(Array(ListOffsetsTopic), doc="The offsets to look up, by topic.")
     timeout_ms: int = field(
         Int32,

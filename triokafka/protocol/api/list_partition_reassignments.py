@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Int32, String
 
 
 class ListPartitionReassignmentsTopics(Struct):
@@ -22,9 +22,7 @@ class ListPartitionReassignmentsRequest(
 ):
     """Ask for reassignments in progress."""
 
-    timeout_ms: int = field(
-        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
-    )
+    timeout_ms: int = fields.timeout_ms(default=60000, errors=())
     topics: list[ListPartitionReassignmentsTopics] | None = field(
         Array(ListPartitionReassignmentsTopics),
         nullable="0+",
@@ -57,15 +55,7 @@ class ListPartitionReassignmentsResponse(Response, api_key=46, versions="0", fle
     """The reassignments in progress."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "NotControllerError",
-            "RequestTimedOutError",
-        ),
-    )
+    error_code: int = fields.reassignments_error_code()
     error_message: str | None = fields.error_message(nullable="0+")
     topics: list[OngoingTopicReassignment] = field(
         Array(OngoingTopicReassignment), doc="Topics with partitions that are being moved."

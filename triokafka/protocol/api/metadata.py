@@ -47,11 +47,7 @@ class MetadataRequest(Request["MetadataResponse"], api_key=3, versions="0-13", f
         default=True,
         doc="Whether the broker may create topics that are missing, if it is set up to do so.",
     )
-    include_cluster_authorized_operations: bool = field(
-        Boolean,
-        versions="8-10",
-        doc="Whether to return the operations that the client may perform on the cluster.",
-    )
+    include_cluster_authorized_operations: bool = fields.include_cluster_authorized_operations(versions="8-10")
     include_topic_authorized_operations: bool = field(
         Boolean,
         versions="8+",
@@ -65,14 +61,7 @@ class MetadataResponseBroker(Struct):
     node_id: int = field(Int32, doc="The broker's id.")
     host: str = field(String, doc="The host to connect to.")
     port: int = field(Int32, doc="The port to connect to.")
-    rack: str | None = field(
-        String,
-        versions="1+",
-        nullable="1+",
-        ignorable=True,
-        default=None,
-        doc="The broker's rack; null when it has none.",
-    )
+    rack: str | None = fields.rack(versions="1+", nullable="1+", ignorable=True)
 
 
 class MetadataResponsePartition(Struct):
@@ -85,13 +74,7 @@ class MetadataResponsePartition(Struct):
     )
     partition_index: int = field(Int32, doc="The partition's number.")
     leader_id: int = field(Int32, doc="The leader's broker id; -1 for none.")
-    leader_epoch: int = field(
-        Int32,
-        versions="7+",
-        ignorable=True,
-        default=-1,
-        doc="The leader's epoch; -1 when unknown.",
-    )
+    leader_epoch: int = fields.leader_epoch(versions="7+", ignorable=True)
     replica_nodes: list[int] = field(
         Array(Int32),
         doc="The brokers that hold the partition, the preferred leader first.",
@@ -126,19 +109,9 @@ class MetadataResponseTopic(Struct):
         doc="The topic's name; null if the request named an unknown topic id.",
     )
     topic_id: UUID = field(Uuid, versions="10+", ignorable=True, doc="The topic's id.")
-    is_internal: bool = field(
-        Boolean,
-        versions="1+",
-        ignorable=True,
-        doc="Whether the topic is internal, such as ``__consumer_offsets``.",
-    )
+    is_internal: bool = fields.is_internal(versions="1+", ignorable=True)
     partitions: list[MetadataResponsePartition] = field(Array(MetadataResponsePartition), doc="The topic's partitions.")
-    topic_authorized_operations: int = field(
-        Int32,
-        versions="8+",
-        default=-(2**31),
-        doc="The operations that the client may perform on the topic, as a bit field; -2147483648 if not requested.",
-    )
+    topic_authorized_operations: int = fields.topic_authorized_operations(versions="8+")
 
 
 class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
@@ -165,12 +138,7 @@ class MetadataResponse(Response, api_key=3, versions="0-13", flexible="9+"):
         Array(MetadataResponseTopic),
         doc="The requested topics, including those that failed.",
     )
-    cluster_authorized_operations: int = field(
-        Int32,
-        versions="8-10",
-        default=-(2**31),
-        doc="The operations that the client may perform on the cluster, as a bit field; -2147483648 if not requested.",
-    )
+    cluster_authorized_operations: int = fields.cluster_authorized_operations(versions="8-10")
     error_code: int = field(
         Int16,
         versions="13+",

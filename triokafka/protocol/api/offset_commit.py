@@ -19,12 +19,7 @@ class OffsetCommitRequestPartition(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     committed_offset: int = field(Int64, doc="The next offset to read.", errors=("InvalidCommitOffsetSizeError",))
     committed_leader_epoch: int = fields.committed_leader_epoch(versions="6+")
-    committed_metadata: str | None = field(
-        String,
-        nullable="0+",
-        doc="The committer's own text; null is the same as empty.",
-        errors=("OffsetMetadataTooLargeError",),
-    )
+    committed_metadata: str | None = fields.committed_metadata(nullable="0+")
 
 
 class OffsetCommitRequestTopic(Struct):
@@ -50,13 +45,7 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"], api_key=8, versions="
         doc="The member's generation, or its epoch under the consumer protocol; -1 without a membership.",
         errors=("IllegalGenerationError", "StaleMemberEpochError", "FencedMemberEpochError"),
     )
-    member_id: str = field(
-        String,
-        versions="1+",
-        ignorable=True,
-        doc="The member; empty for a committer that is not a member.",
-        errors=("UnknownMemberIdError",),
-    )
+    member_id: str = fields.committing_member_id(versions="1+", ignorable=True)
     group_instance_id: str | None = fields.group_instance_id(versions="7+", nullable="7+")
     retention_time_ms: int = field(
         Int64,

@@ -7,11 +7,24 @@ protocol (KIP-848). v10: topic ids instead of names.
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
 from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String, Uuid
+
+_partition_error_code = partial(
+    field,
+    Int16,
+    doc="The error code of the partition; 0 for success.",
+    errors=(
+        "UnknownTopicOrPartitionError",
+        "UnknownTopicIdError",
+        "TopicAuthorizationFailedError",
+        "UnstableOffsetCommitError",
+    ),
+)
 
 
 class OffsetFetchRequestTopic(Struct):
@@ -88,17 +101,7 @@ class OffsetFetchResponsePartition(Struct):
     committed_offset: int = field(Int64, versions="0-7", doc="The next offset to read; -1 when nothing is stored.")
     committed_leader_epoch: int = fields.committed_leader_epoch(versions="5-7")
     metadata: str | None = field(String, versions="0-7", nullable="0-7", doc="The committer's own text.")
-    error_code: int = field(
-        Int16,
-        versions="0-7",
-        doc="The error code of the partition; 0 for success.",
-        errors=(
-            "UnknownTopicOrPartitionError",
-            "UnknownTopicIdError",
-            "TopicAuthorizationFailedError",
-            "UnstableOffsetCommitError",
-        ),
-    )
+    error_code: int = _partition_error_code(versions="0-7")
 
 
 class OffsetFetchResponseTopic(Struct):
@@ -119,17 +122,7 @@ class OffsetFetchResponsePartitions(Struct):
     committed_offset: int = field(Int64, versions="8+", doc="The next offset to read; -1 when nothing is stored.")
     committed_leader_epoch: int = fields.committed_leader_epoch(versions="8+")
     metadata: str | None = field(String, versions="8+", nullable="8+", doc="The committer's own text.")
-    error_code: int = field(
-        Int16,
-        versions="8+",
-        doc="The error code of the partition; 0 for success.",
-        errors=(
-            "UnknownTopicOrPartitionError",
-            "UnknownTopicIdError",
-            "TopicAuthorizationFailedError",
-            "UnstableOffsetCommitError",
-        ),
-    )
+    error_code: int = _partition_error_code(versions="8+")
 
 
 class OffsetFetchResponseTopics(Struct):

@@ -99,7 +99,7 @@ class LeaderIdAndEpoch(Struct):
     """The current leader, as far as the broker knows; -1 if unknown."""
 
     leader_id: int = field(Int32, versions="10+", default=-1, doc="The leader's broker id; -1 for none.")
-    leader_epoch: int = field(Int32, versions="10+", default=-1, doc="The leader's epoch; -1 when unknown.")
+    leader_epoch: int = fields.leader_epoch(versions="10+")
 
 
 class PartitionProduceResponse(Struct):
@@ -157,11 +157,7 @@ class PartitionProduceResponse(Struct):
     )
     error_message: str | None = fields.error_message(versions="8+", nullable="8+", ignorable=True, default=None)
     current_leader: LeaderIdAndEpoch = field(
-        LeaderIdAndEpoch,
-        versions="10+",
-        tag=0,
-        tagged="10+",
-        doc="The leader by now, when the request went to a former one.",
+        LeaderIdAndEpoch, versions="10+", tag=0, doc="The leader by now, when the request went to a former one."
     )
 
 
@@ -182,13 +178,7 @@ class NodeEndpoint(Struct):
     node_id: int = field(Int32, versions="10+", doc="The broker's id.")
     host: str = field(String, versions="10+", doc="The host to connect to.")
     port: int = field(Int32, versions="10+", doc="The port to connect to.")
-    rack: str | None = field(
-        String,
-        versions="10+",
-        nullable="10+",
-        default=None,
-        doc="The broker's rack; null when it has none.",
-    )
+    rack: str | None = fields.rack(versions="10+", nullable="10+")
 
 
 class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
@@ -197,9 +187,5 @@ class ProduceResponse(Response, api_key=0, versions="3-13", flexible="9+"):
     responses: list[TopicProduceResponse] = field(Array(TopicProduceResponse), doc="The outcomes by topic.")
     throttle_time_ms: int = fields.throttle_time_ms(versions="1+", ignorable=True)
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint),
-        versions="10+",
-        tag=0,
-        tagged="10+",
-        doc="Addresses of the leaders named as current.",
+        Array(NodeEndpoint), versions="10+", tag=0, doc="Addresses of the leaders named as current."
     )

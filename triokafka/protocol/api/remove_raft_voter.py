@@ -9,18 +9,13 @@ from uuid import UUID
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, field
-from triokafka.protocol.primitives import Int16, Int32, String, Uuid
+from triokafka.protocol.primitives import Int16, Int32, Uuid
 
 
 class RemoveRaftVoterRequest(Request["RemoveRaftVoterResponse"], api_key=81, versions="0", flexible="0+"):
     """Remove a voter."""
 
-    cluster_id: str | None = field(
-        String,
-        nullable="0+",
-        doc="The cluster that the sender belongs to; null when it does not know.",
-        errors=("InconsistentClusterIdError",),
-    )
+    cluster_id: str | None = fields.cluster_id(nullable="0+")
     voter_id: int = field(Int32, doc="The number of the voter.", errors=("VoterNotFoundError",))
     voter_directory_id: UUID = field(
         Uuid, doc="The id of the directory that holds the voter's log.", errors=("VoterNotFoundError",)

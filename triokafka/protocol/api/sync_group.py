@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Bytes, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Bytes, Int16, String
 
 
 class SyncGroupRequestAssignment(Struct):
@@ -22,11 +22,7 @@ class SyncGroupRequest(Request["SyncGroupResponse"], api_key=14, versions="0-5",
     """Wait for the assignment; the leader brings it."""
 
     group_id: str = fields.group_id()
-    generation_id: int = field(
-        Int32,
-        doc="The generation that the member believes to be current.",
-        errors=("IllegalGenerationError",),
-    )
+    generation_id: int = fields.generation_id()
     member_id: str = fields.member_id()
     group_instance_id: str | None = fields.group_instance_id(versions="3+", nullable="3+")
     protocol_type: str | None = field(
@@ -69,14 +65,7 @@ class SyncGroupResponse(Response, api_key=14, versions="0-5", flexible="4+"):
             "InconsistentGroupProtocolError",
         ),
     )
-    protocol_type: str | None = field(
-        String,
-        versions="5+",
-        nullable="5+",
-        ignorable=True,
-        default=None,
-        doc="The kind of group.",
-    )
+    protocol_type: str | None = fields.protocol_type(versions="5+", nullable="5+", ignorable=True)
     protocol_name: str | None = field(
         String,
         versions="5+",

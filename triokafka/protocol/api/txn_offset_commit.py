@@ -17,12 +17,7 @@ class TxnOffsetCommitRequestPartition(Struct):
     partition_index: int = field(Int32, doc="The partition's number.")
     committed_offset: int = field(Int64, doc="The next offset to read.", errors=("InvalidCommitOffsetSizeError",))
     committed_leader_epoch: int = fields.committed_leader_epoch(versions="2+")
-    committed_metadata: str | None = field(
-        String,
-        nullable="0+",
-        doc="The committer's own text; null is the same as empty.",
-        errors=("OffsetMetadataTooLargeError",),
-    )
+    committed_metadata: str | None = fields.committed_metadata(nullable="0+")
 
 
 class TxnOffsetCommitRequestTopic(Struct):
@@ -49,12 +44,7 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"], api_key=28, ver
         doc="The member's generation; -1 for a committer that is not a member.",
         errors=("IllegalGenerationError",),
     )
-    member_id: str = field(
-        String,
-        versions="3+",
-        doc="The member; empty for a committer that is not a member.",
-        errors=("UnknownMemberIdError",),
-    )
+    member_id: str = fields.committing_member_id(versions="3+")
     group_instance_id: str | None = fields.group_instance_id(versions="3+", nullable="3+")
     topics: list[TxnOffsetCommitRequestTopic] = field(Array(TxnOffsetCommitRequestTopic), doc="The positions by topic.")
 

@@ -5,9 +5,24 @@ Versions 0–2; flexible. v1: kinds of upgrades, and checking only (KIP-778). v2
 
 from __future__ import annotations
 
+from functools import partial
+
 from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, Int32, String
+from triokafka.protocol.primitives import Array, Boolean, Int8, Int16, String
+
+_error_code = partial(
+    field,
+    Int16,
+    doc="The error code; 0 means success.",
+    errors=(
+        "InvalidUpdateVersionError",
+        "FeatureUpdateFailedError",
+        "InvalidRequestError",
+        "ClusterAuthorizationFailedError",
+        "NotControllerError",
+    ),
+)
 
 
 class FeatureUpdateKey(Struct):
@@ -27,9 +42,7 @@ class FeatureUpdateKey(Struct):
 class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"], api_key=57, versions="0-2", flexible="0+"):
     """Change levels of features."""
 
-    timeout_ms: int = field(
-        Int32, default=60000, doc="How many milliseconds the broker may take until the request is in effect."
-    )
+    timeout_ms: int = fields.timeout_ms(default=60000, errors=())
     feature_updates: list[FeatureUpdateKey] = field(Array(FeatureUpdateKey), doc="The features.")
     validate_only: bool = field(
         Boolean, versions="1+", default=False, doc="Whether to validate only, without a change."
@@ -40,17 +53,7 @@ class UpdatableFeatureResult(Struct):
     """The outcome for one feature."""
 
     feature: str = field(String, doc="The feature's name.")
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "InvalidUpdateVersionError",
-            "FeatureUpdateFailedError",
-            "InvalidRequestError",
-            "ClusterAuthorizationFailedError",
-            "NotControllerError",
-        ),
-    )
+    error_code: int = _error_code()
     error_message: str | None = fields.error_message(nullable="0+")
 
 
@@ -58,17 +61,7 @@ class UpdateFeaturesResponse(Response, api_key=57, versions="0-2", flexible="0+"
     """The outcome."""
 
     throttle_time_ms: int = fields.throttle_time_ms()
-    error_code: int = field(
-        Int16,
-        doc="The error code; 0 means success.",
-        errors=(
-            "InvalidUpdateVersionError",
-            "FeatureUpdateFailedError",
-            "InvalidRequestError",
-            "ClusterAuthorizationFailedError",
-            "NotControllerError",
-        ),
-    )
+    error_code: int = _error_code()
     error_message: str | None = fields.error_message(nullable="0+")
     results: list[UpdatableFeatureResult] = field(
         Array(UpdatableFeatureResult), versions="0-1", ignorable=True, doc="The results by feature."

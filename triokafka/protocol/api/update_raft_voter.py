@@ -30,12 +30,7 @@ class KRaftVersionFeature(Struct):
 class UpdateRaftVoterRequest(Request["UpdateRaftVoterResponse"], api_key=82, versions="0", flexible="0+"):
     """Update the sender's entry among the voters."""
 
-    cluster_id: str | None = field(
-        String,
-        nullable="0+",
-        doc="The cluster that the sender belongs to; null when it does not know.",
-        errors=("InconsistentClusterIdError",),
-    )
+    cluster_id: str | None = fields.cluster_id(nullable="0+")
     current_leader_epoch: int = field(
         Int32,
         doc="The epoch of the leader that the voter knows.",
@@ -81,6 +76,4 @@ class UpdateRaftVoterResponse(Response, api_key=82, versions="0", flexible="0+")
             "UnknownLeaderEpochError",
         ),
     )
-    current_leader: CurrentLeader = field(
-        CurrentLeader, tag=0, tagged="0+", doc="The quorum's leader, with its address."
-    )
+    current_leader: CurrentLeader = field(CurrentLeader, tag=0, doc="The quorum's leader, with its address.")

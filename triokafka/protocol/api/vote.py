@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Request, Response, Struct, field
-from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String, UInt16, Uuid
+from triokafka.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String, Uuid
+from triokafka.protocol.quorum_endpoints import NodeEndpoint
 
 
 class PartitionData(Struct):
@@ -22,13 +24,7 @@ class PartitionData(Struct):
     replica_directory_id: UUID = field(
         Uuid, versions="1+", ignorable=True, doc="The id of the directory that holds the sender's log."
     )
-    voter_directory_id: UUID = field(
-        Uuid,
-        versions="1+",
-        ignorable=True,
-        doc="The id of the directory that holds the voter's log; nil when the sender does not know.",
-        errors=("InvalidVoterKeyError",),
-    )
+    voter_directory_id: UUID = fields.voter_directory_id(versions="1+", ignorable=True)
     last_offset_epoch: int = field(Int32, doc="The epoch of the last record in the sender's log.")
     last_offset: int = field(Int64, doc="The log end offset of the sender.")
     pre_vote: bool = field(
@@ -46,21 +42,8 @@ class TopicData(Struct):
 class VoteRequest(Request["VoteResponse"], api_key=52, versions="0-2", flexible="0+"):
     """Ask one voter for its vote, or whether it would vote."""
 
-    cluster_id: str | None = field(
-        String,
-        nullable="0+",
-        default=None,
-        doc="The cluster that the sender belongs to; null when it does not know.",
-        errors=("InconsistentClusterIdError",),
-    )
-    voter_id: int = field(
-        Int32,
-        versions="1+",
-        ignorable=True,
-        default=-1,
-        doc="The node that the request is meant for; -1 when the sender does not say.",
-        errors=("InvalidVoterKeyError",),
-    )
+    cluster_id: str | None = fields.cluster_id(nullable="0+", default=None)
+    voter_id: int = fields.voter_id(versions="1+", ignorable=True)
     topics: list[TopicData] = field(Array(TopicData), doc="The topics; there is only ``__cluster_metadata``.")
 
 
@@ -92,28 +75,11 @@ class AnsweredTopic(Struct):
     partitions: list[AnsweredPartition] = field(Array(AnsweredPartition), doc="The partitions; there is only 0.")
 
 
-class NodeEndpoint(Struct):
-    """The address of the quorum's leader."""
-
-    node_id: int = field(Int32, versions="1+", doc="The node's number.")
-    host: str = field(String, versions="1+", doc="The host to connect to.")
-    port: int = field(UInt16, versions="1+", doc="The port to connect to.")
-
-
 class VoteResponse(Response, api_key=52, versions="0-2", flexible="0+"):
     """Whether the voter grants its vote, and the leader that it knows."""
 
-    error_code: int = field(
-        Int16,
-        doc="The error code of the whole request; 0 means success.",
-        errors=(
-            "ClusterAuthorizationFailedError",
-            "InconsistentClusterIdError",
-            "InvalidRequestError",
-            "BrokerNotAvailableError",
-        ),
-    )
+    error_code: int = fields.quorum_error_code()
     topics: list[AnsweredTopic] = field(Array(AnsweredTopic), doc="The topics; there is only ``__cluster_metadata``.")
     node_endpoints: list[NodeEndpoint] = field(
-        Array(NodeEndpoint), versions="1+", tag=0, tagged="1+", doc="The addresses of the leader named in the answer."
+        Array(NodeEndpoint), versions="1+", tag=0, doc="The addresses of the leader named in the answer."
     )

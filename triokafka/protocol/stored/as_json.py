@@ -16,7 +16,7 @@ def as_json(struct: Struct, version: int) -> dict[str, Any]:
         _camel(field.name): _plain(value, version)
         for field in type(struct).__fields__
         if version in field.versions
-        and ((value := getattr(struct, field.name)) != field.default() or version not in field.tagged)
+        and ((value := getattr(struct, field.name)) != field.default() or field.tag is None)
     }
 
 

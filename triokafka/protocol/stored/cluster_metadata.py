@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Struct, field
 from triokafka.protocol.primitives import (
     Array,
@@ -25,8 +26,8 @@ from triokafka.protocol.primitives import (
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 
 
-class BrokerEndpoint(Struct):
-    """A listener of the broker."""
+class _Endpoint(Struct):
+    """An address, and the security that it needs."""
 
     name: str = field(String, doc="The listener's name.")
     host: str = field(String, doc="The host to connect to.")
@@ -37,12 +38,20 @@ class BrokerEndpoint(Struct):
     )
 
 
-class BrokerFeature(Struct):
-    """A feature that the broker can run."""
+class BrokerEndpoint(_Endpoint):
+    """A listener of the broker."""
+
+
+class _Feature(Struct):
+    """A range of levels of a feature."""
 
     name: str = field(String, doc="The feature's name.")
     min_supported_version: int = field(Int16, doc="The smallest level.")
     max_supported_version: int = field(Int16, doc="The greatest level.")
+
+
+class BrokerFeature(_Feature):
+    """A feature that the broker can run."""
 
 
 class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="0+"):
@@ -62,18 +71,13 @@ class RegisterBrokerRecord(MetadataRecord, api_key=0, versions="0-4", flexible="
     )
     in_controlled_shutdown: bool = field(Boolean, versions="1+", doc="Whether the broker is shutting down.")
     log_dirs: list[UUID] = field(
-        Array(Uuid),
-        versions="3+",
-        tag=0,
-        tagged="3+",
-        doc="The ids of its log directories; empty if unknown.",
+        Array(Uuid), versions="3+", tag=0, doc="The ids of its log directories; empty if unknown."
     )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
         versions="4+",
         nullable="4+",
         tag=1,
-        tagged="4+",
         default=None,
         doc="The cordoned log directories, which get no new partitions; null if unknown.",
     )
@@ -91,27 +95,18 @@ class BrokerRegistrationChangeRecord(MetadataRecord, api_key=17, versions="0-3",
 
     broker_id: int = field(Int32, doc="The broker's id.")
     broker_epoch: int = field(Int64, doc="The broker epoch: the offset of the registration.")
-    fenced: int = field(Int8, tag=0, tagged="0+", doc="1 when it was fenced, -1 when it was unfenced, 0 for no change.")
+    fenced: int = field(Int8, tag=0, doc="1 when it was fenced, -1 when it was unfenced, 0 for no change.")
     in_controlled_shutdown: int = field(
-        Int8,
-        versions="1+",
-        tag=1,
-        tagged="1+",
-        doc="1 when it began to shut down, 0 for no change.",
+        Int8, versions="1+", tag=1, doc="1 when it began to shut down, 0 for no change."
     )
     log_dirs: list[UUID] = field(
-        Array(Uuid),
-        versions="2+",
-        tag=2,
-        tagged="2+",
-        doc="The ids of its log directories; empty for no change.",
+        Array(Uuid), versions="2+", tag=2, doc="The ids of its log directories; empty for no change."
     )
     cordoned_log_dirs: list[UUID] | None = field(
         Array(Uuid),
         versions="3+",
         nullable="3+",
         tag=3,
-        tagged="3+",
         default=None,
         doc="The cordoned log directories, which get no new partitions; null for no change.",
     )
@@ -131,24 +126,12 @@ class UnfenceBrokerRecord(MetadataRecord, api_key=8, versions="0", flexible="0+"
     epoch: int = field(Int64, doc="Its broker epoch.")
 
 
-class ControllerEndpoint(Struct):
+class ControllerEndpoint(_Endpoint):
     """A listener of the controller."""
 
-    name: str = field(String, doc="The listener's name.")
-    host: str = field(String, doc="The host to connect to.")
-    port: int = field(UInt16, doc="The port to connect to.")
-    security_protocol: int = field(
-        Int16,
-        doc="The kind of security: 0 plaintext, 1 TLS, 2 SASL without TLS, 3 SASL over TLS.",
-    )
 
-
-class ControllerFeature(Struct):
+class ControllerFeature(_Feature):
     """A feature that the controller can run."""
-
-    name: str = field(String, doc="The feature's name.")
-    min_supported_version: int = field(Int16, doc="The smallest level.")
-    max_supported_version: int = field(Int16, doc="The greatest level.")
 
 
 class RegisterControllerRecord(MetadataRecord, api_key=27, versions="0", flexible="0+"):
@@ -187,7 +170,6 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
     leader_recovery_state: int = field(
         Int8,
         tag=0,
-        tagged="0+",
         doc="0 when the leader was elected from the in-sync replicas, 1 while it recovers from an unclean election.",
     )
     leader_epoch: int = field(Int32, default=-1, doc="The leader epoch.")
@@ -197,25 +179,8 @@ class PartitionRecord(MetadataRecord, api_key=3, versions="0-2", flexible="0+"):
         versions="1+",
         doc="The log directory of each replica, in the order of the replicas.",
     )
-    eligible_leader_replicas: list[int] | None = field(
-        Array(Int32),
-        versions="2+",
-        nullable="2+",
-        tag=1,
-        tagged="2+",
-        default=None,
-        doc="Replicas outside the in-sync ones that are complete up to the high watermark all the same; null "
-        "when not known.",
-    )
-    last_known_elr: list[int] | None = field(
-        Array(Int32),
-        versions="2+",
-        nullable="2+",
-        tag=2,
-        tagged="2+",
-        default=None,
-        doc="The last known eligible leader replicas; null when not known.",
-    )
+    eligible_leader_replicas: list[int] | None = fields.eligible_leader_replicas(versions="2+", nullable="2+", tag=1)
+    last_known_elr: list[int] | None = fields.last_known_elr(versions="2+", nullable="2+", tag=2)
 
 
 class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible="0+"):
@@ -227,51 +192,30 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
     partition_id: int = field(Int32, default=-1, doc="The partition's number.")
     topic_id: UUID = field(Uuid, doc="The topic's id.")
     isr: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        tag=0,
-        tagged="0+",
-        default=None,
-        doc="The replicas in sync; null for no change.",
+        Array(Int32), nullable="0+", tag=0, default=None, doc="The replicas in sync; null for no change."
     )
-    leader: int = field(Int32, tag=1, tagged="0+", default=-2, doc="The leader, -1 for none; -2 for no change.")
+    leader: int = field(Int32, tag=1, default=-2, doc="The leader, -1 for none; -2 for no change.")
     replicas: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        tag=2,
-        tagged="0+",
-        default=None,
-        doc="The brokers that hold it; null for no change.",
+        Array(Int32), nullable="0+", tag=2, default=None, doc="The brokers that hold it; null for no change."
     )
     removing_replicas: list[int] | None = field(
         Array(Int32),
         nullable="0+",
         tag=3,
-        tagged="0+",
         default=None,
         doc="Those that a reassignment is going to remove; null for no change.",
     )
     adding_replicas: list[int] | None = field(
-        Array(Int32),
-        nullable="0+",
-        tag=4,
-        tagged="0+",
-        default=None,
-        doc="Those that a reassignment is adding; null for no change.",
+        Array(Int32), nullable="0+", tag=4, default=None, doc="Those that a reassignment is adding; null for no change."
     )
     leader_recovery_state: int = field(
-        Int8,
-        tag=5,
-        tagged="0+",
-        default=-1,
-        doc="0 recovered, 1 recovering from an unclean election; -1 for no change.",
+        Int8, tag=5, default=-1, doc="0 recovered, 1 recovering from an unclean election; -1 for no change."
     )
     directories: list[UUID] | None = field(
         Array(Uuid),
         versions="1+",
         nullable="1+",
         tag=8,
-        tagged="1+",
         default=None,
         doc="The log directory of each replica; null for no change.",
     )
@@ -280,7 +224,6 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         versions="2+",
         nullable="2+",
         tag=6,
-        tagged="2+",
         default=None,
         doc="The eligible leader replicas; null for no change.",
     )
@@ -289,7 +232,6 @@ class PartitionChangeRecord(MetadataRecord, api_key=5, versions="0-2", flexible=
         versions="2+",
         nullable="2+",
         tag=7,
-        tagged="2+",
         default=None,
         doc="The last known eligible leader replicas; null for no change.",
     )
@@ -410,12 +352,7 @@ class BeginTransactionRecord(MetadataRecord, api_key=23, versions="0", flexible=
     """The records up to the matching end take effect together."""
 
     name: str | None = field(
-        String,
-        nullable="0+",
-        tag=0,
-        tagged="0+",
-        default=None,
-        doc="A name for the transaction; null for none.",
+        String, nullable="0+", tag=0, default=None, doc="A name for the transaction; null for none."
     )
 
 
@@ -427,10 +364,5 @@ class AbortTransactionRecord(MetadataRecord, api_key=25, versions="0", flexible=
     """The records since the begin are void."""
 
     reason: str | None = field(
-        String,
-        nullable="0+",
-        tag=0,
-        tagged="0+",
-        default=None,
-        doc="The reason for the abort; null for none.",
+        String, nullable="0+", tag=0, default=None, doc="The reason for the abort; null for none."
     )

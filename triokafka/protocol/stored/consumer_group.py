@@ -25,7 +25,7 @@ class ConsumerGroupMetadataValue(VersionedMessage, versions="0", flexible="0+"):
 
     epoch: int = field(Int32, doc="The group's epoch.")
     metadata_hash: int = field(
-        Int64, versions="0+", tag=0, tagged="0+", default=0, doc="A hash of the subscribed topics (KIP-1101)."
+        Int64, versions="0+", tag=0, default=0, doc="A hash of the subscribed topics (KIP-1101)."
     )
 
 
@@ -100,7 +100,6 @@ class ConsumerGroupMemberMetadataValue(VersionedMessage, versions="0", flexible=
         versions="0+",
         nullable="0+",
         tag=0,
-        tagged="0+",
         doc="Set while it speaks the classic protocol, else null; not to write it means an empty one.",
     )
 
@@ -119,7 +118,6 @@ class ConsumerGroupTargetAssignmentMetadataValue(VersionedMessage, versions="0",
         Int64,
         versions="0+",
         tag=0,
-        tagged="0+",
         ignorable=True,
         default=0,
         doc="When it was computed, in milliseconds; 0 when unknown (KIP-1263).",
@@ -163,7 +161,6 @@ class OwnedTopicPartitions(Struct):
         versions="0+",
         nullable="0+",
         tag=0,
-        tagged="0+",
         doc="For each partition, the member's epoch when it got it; empty when unknown.",
     )
 

@@ -5,6 +5,7 @@ The coordinator writes one when a generation is complete; a null value deletes t
 
 from __future__ import annotations
 
+from triokafka.protocol import fields
 from triokafka.protocol.message import Struct, field
 from triokafka.protocol.primitives import Array, Bytes, Int32, Int64, String
 from triokafka.protocol.stored.versioned import VersionedMessage
@@ -20,14 +21,7 @@ class MemberMetadata(Struct):
     """A member of the generation."""
 
     member_id: str = field(String, doc="The member's id.")
-    group_instance_id: str | None = field(
-        String,
-        versions="3+",
-        nullable="3+",
-        ignorable=True,
-        default=None,
-        doc="The static member's name; null for a dynamic one.",
-    )
+    group_instance_id: str | None = fields.static_member_name(versions="3+", nullable="3+", ignorable=True)
     client_id: str = field(String, doc="The client id that it joined with.")
     client_host: str = field(String, doc="The host that it joined from.")
     rebalance_timeout: int = field(

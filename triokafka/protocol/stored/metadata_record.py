@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 from triokafka.errors import ProtocolError, UnsupportedVersionError
 from triokafka.protocol.codec_runtime import Malformed, read_uvarint
 from triokafka.protocol.message import Message
-from triokafka.protocol.primitives import encode_uvarint
 from triokafka.structs import Buffer
+from triokafka.varint import encode_uvarint
 
 _FRAME_VERSION: Final = 1
 

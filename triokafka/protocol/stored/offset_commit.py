@@ -36,10 +36,5 @@ class OffsetCommitValue(VersionedMessage, versions="0-4", flexible="4+"):
         doc="When it expires, in milliseconds; -1 for the broker's retention.",
     )
     topic_id: UUID = field(
-        Uuid,
-        versions="4+",
-        tag=0,
-        tagged="4+",
-        ignorable=True,
-        doc="The topic's id; nil when it was committed by name.",
+        Uuid, versions="4+", tag=0, ignorable=True, doc="The topic's id; nil when it was committed by name."
     )

@@ -25,29 +25,14 @@ class TransactionLogValue(VersionedMessage, versions="0-1", flexible="1+"):
 
     producer_id: int = field(Int64, doc="The producer's id.")
     previous_producer_id: int = field(
-        Int64,
-        versions="1+",
-        tag=0,
-        tagged="1+",
-        default=-1,
-        doc="The producer id of the transaction before; -1 for none.",
+        Int64, versions="1+", tag=0, default=-1, doc="The producer id of the transaction before; -1 for none."
     )
     next_producer_id: int = field(
-        Int64,
-        versions="1+",
-        tag=1,
-        tagged="1+",
-        default=-1,
-        doc="The producer id of the transaction after; -1 for none.",
+        Int64, versions="1+", tag=1, default=-1, doc="The producer id of the transaction after; -1 for none."
     )
     producer_epoch: int = field(Int16, doc="The producer's epoch.")
     next_producer_epoch: int = field(
-        Int16,
-        versions="1+",
-        tag=3,
-        tagged="1+",
-        default=-1,
-        doc="The epoch that goes with the next producer id; -1 for none.",
+        Int16, versions="1+", tag=3, default=-1, doc="The epoch that goes with the next producer id; -1 for none."
     )
     transaction_timeout_ms: int = field(Int32, doc="How many milliseconds the transaction may stay open.")
     transaction_status: int = field(
@@ -65,6 +50,5 @@ class TransactionLogValue(VersionedMessage, versions="0-1", flexible="1+"):
         Int16,
         versions="1+",
         tag=2,
-        tagged="1+",
         doc="The transaction protocol that the client uses; 2 raises the epoch with each transaction.",
     )

@@ -21,7 +21,7 @@ def filled(cls: type[Struct], version: int, topic_ids: Mapping[str, UUID], item:
     """A structure whose lists have an element for each item, or one where elements are not items."""
     made = cls()
     for field in cls.__fields__:
-        if version not in field.versions or version in field.tagged:
+        if version not in field.versions or field.tag is not None:
             continue
         inner = field.struct
         if field.is_array and inner is not None:

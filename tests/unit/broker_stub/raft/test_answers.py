@@ -617,6 +617,20 @@ def test_static_voters_become_dynamic_when_the_leader_knows_all_their_directorie
     assert not node.state.observer_progress(node.now)
 
 
+def test_refused_removal_names_the_directory_as_tools_print_it() -> None:
+    node = OneNode().elect()
+    node.fetch(replica_directory_id=UUID(int=22))
+    assert (announce(node, 2), announce(node, 3)) == (0, 0)
+    assert upgraded(node) == ""
+    node.fetch(replica_directory_id=UUID(int=22))
+    removal = RemoveRaftVoterRequest(cluster_id="ours", voter_id=4, voter_directory_id=UUID(int=44))
+    answer = node.result(node.core.remove_voter(removal, now=node.now))
+    assert answer.error_code == errors.VoterNotFoundError.code
+    assert answer.error_message == (
+        "node 4 with directory AAAAAAAAAAAAAAAAAAAALA is not in the voter set, or is the only voter; voters: 1, 2, 3"
+    )
+
+
 def test_static_follower_announces_its_directory_once() -> None:
     node = OneNode()
     node.begin()
