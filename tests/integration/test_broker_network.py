@@ -291,7 +291,7 @@ def test_address_above_its_connection_rate_quota_is_refused() -> None:
                 entity=[EntityData(entity_type="ip", entity_name="10.0.0.1")],
                 ops=[OpData(key="connection_creation_rate", value=1.0)],
             )
-            altered = await broker.gateway.alter_client_quotas(AlterClientQuotasRequest(entries=[entry]))
+            altered = await broker.gateway.send(AlterClientQuotasRequest(entries=[entry]))
             assert [one.error_code for one in altered.entries] == [0]
             for _ in range(10):
                 await (await connect(world, "10.0.0.1")).metadata()

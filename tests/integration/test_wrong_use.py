@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -287,6 +288,29 @@ def test_the_broker_ends_cleanly_on_signals(tmp_path: Path, signal_number: signa
         assert process.stderr.read() == "", "the broker must also deregister cleanly"
     assert process.returncode == 0
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("command", [("topics", "delete", "asked.*"), ("groups", "delete", "--all-groups")])
+def test_interrupt_ends_a_question(bootstrap: str, command: tuple[str, ...]) -> None:
+    assert triokafka("topics", "create", "asked", "--if-not-exists", "-b", bootstrap).returncode == 0
+    reset = ("--group", "asked", "--topic", "asked", "--to-earliest", "--execute")
+    assert triokafka("groups", "reset-offsets", *reset, "-b", bootstrap).returncode == 0
+    terminal, stdin = os.openpty()
+    asking = [sys.executable, "-m", "triokafka", *command, "-b", bootstrap]
+    with subprocess.Popen(asking, stdin=stdin, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        try:
+            assert process.stderr is not None
+            said = b""
+            while b"[y/N]" not in said:
+                said += os.read(process.stderr.fileno(), 4096)
+            time.sleep(0.2)  # until it reads the answer
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=30)
+        finally:
+            process.kill()
+    os.close(terminal)
+    os.close(stdin)
+    assert (process.returncode, said.strip()) == (130, b"stopped")
 
 
 def test_interrupted_demo_leaves_no_directory(tmp_path: Path) -> None:

@@ -107,14 +107,14 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a transaction that is open for too long is aborted",
-            _C + "timeouts.py",
+            _C + "timed_out_transactions.py",
             "    fence(shard, transactional_id, current, new_producer_id=new_producer_id, effects=effects)\n",
             "",
             _UNIT + "test_open_transaction_is_aborted_after_its_timeout",
         ),
         (
             "a transaction that took too long leaves an epoch to fence with",
-            _C + "timeouts.py",
+            _C + "timed_out_transactions.py",
             "            shard.needs_producer_id(shard.partition, transactional_id)\n",
             "            pass\n",
             _UNIT + "test_timeout_of_the_last_epoch_gives_a_new_producer_id",

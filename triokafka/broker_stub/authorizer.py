@@ -83,6 +83,16 @@ def or_cluster(operation: AclOperation) -> Access:
     return Access(operation, ResourceType.CLUSTER, lambda request: (CLUSTER_NAME,))
 
 
+def of_group(operation: AclOperation) -> Access:
+    """Return the requirement of a permission on the group that a request names."""
+    return Access(operation, ResourceType.GROUP, lambda request: (request.group_id,), per_item=False)
+
+
+def of_topics(operation: AclOperation) -> Access:
+    """Return the requirement of a permission on each topic of a request."""
+    return Access(operation, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics])
+
+
 class Authorizer(ABC):
     """Decides which operations a principal may perform: the plug-in interface behind ``authorizer.class.name``.
 

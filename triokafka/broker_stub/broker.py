@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import trio
@@ -22,9 +22,9 @@ from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
 from triokafka.broker_stub.coordinators.group_entry import group_entry
-from triokafka.broker_stub.coordinators.node_requests import BrokerChannels
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_entry import transaction_entry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
@@ -36,15 +36,14 @@ from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignm
 from triokafka.broker_stub.gateway.registration import advertised_endpoints, registration_of
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.log_options import fetcher_config
-from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
 from triokafka.broker_stub.metadata.features import cordons_directories
-from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
+from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_security import NodeSecurity
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.node_tasks import NodeTasks
@@ -76,35 +75,6 @@ _STOP_TIMEOUT_MS: Final = 2_000
 """The time for requests in progress to finish when the broker stops, in milliseconds."""
 
 
-class MetadataSource(Protocol):
-    """The source of a broker's metadata: the metadata log of its node."""
-
-    @property
-    def publisher(self) -> MetadataPublisher:
-        """Publishes committed metadata."""
-        ...
-
-    @property
-    def identity(self) -> ClusterIdentity:
-        """The ids of the cluster, the node and the data directories."""
-        ...
-
-    @property
-    def cluster_id(self) -> str:
-        """The cluster's id."""
-        ...
-
-    @property
-    def kraft_version(self) -> int:
-        """The level of ``kraft.version``."""
-        ...
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether the node cannot write new metadata."""
-        ...
-
-
 class Broker:
     """The broker role of a node: listeners, request path, replicas, coordinators, and its own metadata cache.
 
@@ -114,7 +84,7 @@ class Broker:
     Args:
         storage: the data directories, which the node opens and closes.
         gateway: reaches the active controller.
-        controller: publishes committed metadata, and knows the ids of the cluster and of the data directories.
+        node_metadata: publishes committed metadata, and knows the ids of the cluster and of the data directories.
         authorizer, authentication, faults, scram_credentials: see `Node`.
         node_metrics: returns the metrics of the node's other parts, such as the quorum and the controller.
     """
@@ -126,7 +96,7 @@ class Broker:
         *,
         storage: NodeStorage,
         gateway: ControllerGateway,
-        controller: MetadataSource,
+        node_metadata: NodeMetadata,
         authorizer: Authorizer | None = None,
         authentication: Authentication | None = None,
         faults: Faults | None = None,
@@ -138,13 +108,13 @@ class Broker:
         self.node_id = config.node_id
         self.faults = Faults(world.random.random) if faults is None else faults
         self._storage = storage
-        self._controller = controller
+        self._node_metadata = node_metadata
         self._node_metrics = node_metrics
         self._metrics: BrokerMetrics | None = None
-        self._directory_ids: Callable[[], Mapping[str, UUID]] = lambda: controller.identity.directory_ids
+        self._directory_ids: Callable[[], Mapping[str, UUID]] = lambda: node_metadata.identity.directory_ids
         self.configuration = EffectiveConfiguration(config)
         self.gateway = gateway
-        self.metadata = MetadataCache(lambda: controller.kraft_version)
+        self.metadata = MetadataCache(lambda: node_metadata.kraft_version)
         self._security = NodeSecurity(config, world, lambda: self.image, scram_credentials)
         self.lifecycle = BrokerLifecycle(
             self.world,
@@ -153,7 +123,7 @@ class Broker:
             session_timeout_ms=config.broker_session_timeout_ms,
             metadata_offset=lambda: self.image.offset,
             registered=self._registered,
-            is_stuck=lambda: controller.is_stuck,
+            is_stuck=lambda: node_metadata.is_stuck,
             offline_directories=self._failed_directories,
             cordoned_directories=self._cordoned_directories,
         )
@@ -249,19 +219,12 @@ class Broker:
             directory_of=self._directory_of,
         )
         self.publisher = BrokerMetadataPublisher(
-            self.world,
-            config=self._config,
-            configuration=self.configuration,
-            metadata=self.metadata,
-            logs=self.logs,
+            self._services,
             cleaner=self.cleaner,
-            replicas=self.replicas,
-            quotas=self.quotas,
             sockets=self.sockets,
-            coordinators=self.coordinators,
             assignments=self._assignments,
-            reconfigure_security=self._security.reconfigure,
             lifecycle=self.lifecycle,
+            reconfigure_security=self._security.reconfigure,
         )
 
     # As the listener of its replicas
@@ -285,7 +248,7 @@ class Broker:
     @property
     def cluster_id(self) -> str:
         """The cluster's id."""
-        return self._controller.cluster_id
+        return self._node_metadata.cluster_id
 
     @property
     def config(self) -> BrokerConfig:
@@ -298,7 +261,8 @@ class Broker:
         return ",".join(address_text(endpoint.host, endpoint.port) for endpoint in self._advertised())
 
     def _advertised(self) -> list[EndpointImage]:
-        return advertised_endpoints(self.config, lambda listener: self.sockets.address(listener)[1])
+        config = self.config
+        return advertised_endpoints(config, config.broker_listeners, lambda name: self.sockets.address(name)[1])
 
     @cached_property
     def fetch_sessions(self) -> FetchSessionCache[ReadOutcome]:
@@ -376,11 +340,11 @@ class Broker:
     def follow_metadata(self) -> None:
         """Host partitions, and apply the metadata from now on: the newest image at once."""
         self._storage.attach_host(self)
-        self._controller.publisher.subscribe(self.publisher.metadata_changed)
+        self._node_metadata.publisher.subscribe(self.publisher.metadata_changed)
 
     def unfollow_metadata(self) -> None:
         """End `follow_metadata`."""
-        self._controller.publisher.unsubscribe(self.publisher.metadata_changed)
+        self._node_metadata.publisher.unsubscribe(self.publisher.metadata_changed)
         self._storage.detach_host()
 
     async def start(self) -> None:

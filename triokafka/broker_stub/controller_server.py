@@ -14,10 +14,11 @@ import trio
 
 from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
-from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
+from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.registration import advertised_endpoints
 from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, features
 from triokafka.broker_stub.metadata.broker_registration import ControllerRegistration
 from triokafka.broker_stub.metadata.cache import MetadataCache
@@ -124,15 +125,8 @@ class ControllerServer:
 
     def endpoints(self) -> list[EndpointImage]:
         """Return the advertised address of every listener, in the order of ``controller.listener.names``."""
-        found = []
-        for listener in self._config.controller_listeners:
-            host, port = listener.host or "localhost", self.sockets.address(listener.name)[1]
-            configured = self._config.advertised.get(listener.name)
-            if configured is not None:
-                host, port = configured.host or host, configured.port or port
-            protocol = SECURITY_PROTOCOLS[listener.security_protocol]
-            found.append(EndpointImage(listener.name, host, port, protocol))
-        return found
+        config = self._config
+        return advertised_endpoints(config, config.controller_listeners, lambda name: self.sockets.address(name)[1])
 
     def follow_metadata(self) -> None:
         """Apply the metadata from now on: the newest image at once."""

@@ -69,9 +69,10 @@ class HttpServer:
         self._world = world
         self._name = name
         self._answer = answer
-        self._token = token
+        self.token = token
         self._listener: Listener | None = None
-        self._loopback = True
+        self.loopback = True
+        """Whether only this machine can reach the server."""
         self._names: frozenset[str] = frozenset({"localhost"})
         self._idle: dict[trio.CancelScope, None] = {}  # connections that wait for their peer, the oldest first
 
@@ -79,18 +80,9 @@ class HttpServer:
         """Listen and return host and port; port 0 selects a free one. Raises `OSError`."""
         self._listener = await self._world.listen(host, port)
         address = self._listener.address
-        self._loopback = is_loopback(address[0])
+        self.loopback = is_loopback(address[0])
         self._names = frozenset({"localhost", host.lower()})
         return address
-
-    def require_token(self, token: str) -> None:
-        """Answer only requests with the token from now on."""
-        self._token = token
-
-    @property
-    def loopback(self) -> bool:
-        """Whether only this machine can reach the server."""
-        return self._loopback
 
     async def run(self) -> None:
         """Serve until cancelled. Waits while there are no file descriptors."""
@@ -155,14 +147,14 @@ class HttpServer:
         host = headers.get("host")
         if not host:
             raise BadRequestError("the header Host is missing")
-        if self._loopback and not self._is_here(host):
+        if self.loopback and not self._is_here(host):
             return "403 Forbidden", {"error": f"Host {host!r} is not this machine; use its address or localhost"}
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if (origin is not None and origin != f"http://{host}") or site not in ("none", "same-origin"):
             return "403 Forbidden", {"error": "requests of web pages are refused"}
-        if self._token is not None:
+        if self.token is not None:
             scheme, _, given = headers.get("authorization", "").partition(" ")
-            if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self._token.encode()):
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), self.token.encode()):
                 return "401 Unauthorized", {"error": "the header Authorization: Bearer TOKEN is missing or wrong"}
         return None
 

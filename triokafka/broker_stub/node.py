@@ -136,7 +136,7 @@ class Node:
                 world,
                 storage=self.storage,
                 gateway=gateway,
-                controller=self.metadata,
+                node_metadata=self.metadata,
                 authorizer=authorizer,
                 authentication=authentication,
                 faults=faults,

@@ -9,7 +9,7 @@ more, the controller publishes what was committed, and the task continues from t
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -22,7 +22,6 @@ from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.loader import LoadedChange, MetadataLoader
 from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataPublisher
-from triokafka.broker_stub.metadata.records import LogBatch
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.broker_stub.quorum_client import quorum_client
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
@@ -226,9 +225,10 @@ class NodeMetadata:
         self.snapshots.begin(replayed_bytes=files.bytes_since(self.loader.next_offset))
         if files.begins_after_damage:
             self.snapshots.need()  # the log and the only snapshot that leads up to it are needed until then
-        if self.is_alone:
-            whole = _WholeLog(files)
-            while change := await self._in_thread(lambda: _finished(self.loader.next_change(whole))):
+        if self.is_alone:  # everything in the log of the only voter is committed once it leads
+            while change := await self._in_thread(
+                lambda: _finished(self.loader.next_change(lambda offset: files.read_all(from_offset=offset)))
+            ):
                 self._publish(change)
         self.publisher.subscribe(self.snapshots.metadata_changed)
 
@@ -392,7 +392,7 @@ class NodeMetadata:
 
     async def _in_steps(self) -> LoadedChange | None:
         try:
-            return await run_within_budget(self.loader.next_change(self.raft))
+            return await run_within_budget(self.loader.next_change(self.raft.read_committed))
         except (ValueError, ProtocolError) as error:
             raise KafkaStorageError(f"{self.files.directory}: {error}") from error
 
@@ -460,17 +460,6 @@ class _Opened:
     raft: RaftClient
     snapshots: SnapshotGenerator
     closed: bool = False
-
-
-class _WholeLog:
-    """The log of the only voter, in which everything is committed once it leads."""
-
-    def __init__(self, files: MetadataLogFiles) -> None:
-        self._files = files
-
-    def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
-        """See `CommittedLog`."""
-        return self._files.read_all(from_offset=from_offset)
 
 
 def _finished(steps: Generator[int, None, T]) -> T:

@@ -43,16 +43,13 @@ class PartitionHost(Protocol):
     @property
     def node_id(self) -> int:
         """The node's id."""
-        ...
 
     @property
     def replicas(self) -> ReplicaManager:
         """The partitions that the node hosts."""
-        ...
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Stop using logs that are offline."""
-        ...
 
 
 class NodeStorage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -43,10 +44,15 @@ def output_options(function: F) -> F:
 
 
 def confirm(question: str) -> None:
-    """Ask for confirmation on standard error. "No" aborts; without a terminal it is a usage error."""
+    """Ask for confirmation on standard error. "No" and Ctrl-C abort; without a terminal it is a usage error."""
     if not sys.stdin.isatty():
         raise click.UsageError("Nothing was deleted: there is no terminal for the confirmation. Give --yes.")
-    click.confirm(question, abort=True, err=True)
+    # Some commands ask in their Trio run, whose own handler would only note Ctrl-C for the next checkpoint.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        click.confirm(question, abort=True, err=True)
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def print_json(document: Any) -> None:

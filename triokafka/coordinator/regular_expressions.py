@@ -17,7 +17,6 @@ class RegularExpression(Protocol):
 
     def fullmatch(self, text: str, /) -> object | None:
         """Match the whole of ``text``; None if the pattern does not match it."""
-        ...
 
 
 def compile_regular_expression(pattern: str) -> RegularExpression:

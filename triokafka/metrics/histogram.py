@@ -10,7 +10,6 @@ from typing import Final, Protocol
 from triokafka.metrics.metric import NamedMeasurable
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.metric_name import MetricName
-from triokafka.metrics.named_measurable import Named
 from triokafka.metrics.sliding_samples import SlidingSamples
 from triokafka.named_tuple import NamedTuple
 
@@ -24,15 +23,12 @@ class BinScheme(Protocol):
     @property
     def bins(self) -> int:
         """Number of bins."""
-        ...
 
     def to_bin(self, value: float) -> int:
         """Return the bin of a value."""
-        ...
 
     def from_bin(self, number: int) -> float:
         """Return the value at the start of a bin."""
-        ...
 
 
 class ConstantBins:
@@ -136,7 +132,7 @@ class Percentiles:
     def named_measurables(self) -> Iterator[NamedMeasurable]:
         """Yield every percentile."""
         for name, percentile in self._percentiles:
-            yield Named(name, _Quantile(self, percentile / 100.0))
+            yield NamedMeasurable(name, _Quantile(self, percentile / 100.0))
 
 
 class _Quantile:
@@ -196,7 +192,7 @@ class Frequencies:
     def named_measurables(self) -> Iterator[NamedMeasurable]:
         """Yield every frequency."""
         for name, center in self._frequencies:
-            yield Named(name, _Share(self, center))
+            yield NamedMeasurable(name, _Share(self, center))
 
 
 class _Share:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.metrics.metric_name import MetricName
+from triokafka.named_tuple import NamedTuple
 
 
 class Measurable(Protocol):
@@ -14,7 +15,6 @@ class Measurable(Protocol):
 
     def measure(self, config: MetricConfig, now: float) -> float:
         """Return the value at ``now``."""
-        ...
 
 
 class Stat(Measurable, Protocol):
@@ -22,21 +22,13 @@ class Stat(Measurable, Protocol):
 
     def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
         """Record ``count`` values with their sum, minimum and maximum, of which the last was recorded at ``now``."""
-        ...
 
 
-class NamedMeasurable(Protocol):
-    """One metric of a compound statistic."""
+class NamedMeasurable(NamedTuple):
+    """One metric of a compound statistic, and the object that computes its value."""
 
-    @property
-    def name(self) -> MetricName:
-        """The metric's name."""
-        ...
-
-    @property
-    def measurable(self) -> Measurable:
-        """The object that computes the metric's value."""
-        ...
+    name: MetricName
+    measurable: Measurable
 
 
 class CompoundStat(Protocol):
@@ -44,11 +36,9 @@ class CompoundStat(Protocol):
 
     def update(self, config: MetricConfig, count: int, total: float, least: float, most: float, now: float) -> None:
         """Record values, see `Stat`."""
-        ...
 
     def named_measurables(self) -> Iterator[NamedMeasurable]:
         """Yield its metrics."""
-        ...
 
 
 class Gauge:

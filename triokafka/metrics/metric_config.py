@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from enum import Enum, IntEnum
 from typing import Final
 
@@ -75,11 +76,6 @@ class MetricConfig:
 
     def with_quota(self, quota: Quota | None) -> MetricConfig:
         """Return the same configuration with another quota, for `Metric.config`."""
-        return MetricConfig(
-            quota=quota,
-            samples=self.samples,
-            window_seconds=self.window_seconds,
-            event_window=self.event_window,
-            tags=self.tags,
-            level=self.level,
-        )
+        config = copy(self)
+        config.quota = quota
+        return config

@@ -8,7 +8,6 @@ from typing import Final
 from triokafka.metrics.metric import NamedMeasurable
 from triokafka.metrics.metric_config import MetricConfig, TimeUnit
 from triokafka.metrics.metric_name import MetricName
-from triokafka.metrics.named_measurable import Named
 from triokafka.metrics.stats import CumulativeCount, CumulativeSum, WindowedCount, WindowedSum
 
 _SHORTEST_WINDOW: Final = 0.001
@@ -94,5 +93,5 @@ class Meter:
 
     def named_measurables(self) -> Iterator[NamedMeasurable]:
         """Yield the rate and the total."""
-        yield Named(self._names[0], self._rate)
-        yield Named(self._names[1], self._total)
+        yield NamedMeasurable(self._names[0], self._rate)
+        yield NamedMeasurable(self._names[1], self._total)

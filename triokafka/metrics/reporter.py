@@ -13,16 +13,12 @@ class MetricsReporter(Protocol):
 
     def init(self, metrics: Sequence[Metric]) -> None:
         """Receive the metrics that exist when the reporter is added."""
-        ...
 
     def metric_change(self, metric: Metric) -> None:
         """A metric was added, or its configuration was replaced."""
-        ...
 
     def metric_removal(self, metric: Metric) -> None:
         """A metric was removed."""
-        ...
 
     def close(self) -> None:
         """The registry is closed, or the reporter was removed."""
-        ...

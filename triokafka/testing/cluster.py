@@ -31,7 +31,7 @@ class RunningCluster(FaultCalls):
     """
 
     def __init__(self, faults: Faults, members: Members, brokers: list[RunningBroker]) -> None:
-        self.faults = faults
+        super().__init__(faults)
         self._members = members
         self.brokers = brokers
 

@@ -18,9 +18,10 @@ Error = int | str | type[BrokerResponseError]
 
 
 class FaultCalls:
-    """Arms faults in ``faults``; the base of every handle of a broker or a cluster."""
+    """Arms faults in ``faults``; the base of every handle of a broker or a cluster. Each call is one step."""
 
-    faults: Faults
+    def __init__(self, faults: Faults) -> None:
+        self.faults = faults
 
     def fail_next(
         self,

@@ -40,8 +40,7 @@ class BrokerHandle(FaultCalls):
     def __init__(self, portal: Portal[Any], broker: RunningBroker) -> None:
         self._portal = portal
         self._target = broker
-        self.faults = broker.faults
-        """The broker's faults; each call is one step, so any thread may make it."""
+        super().__init__(broker.faults)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -92,7 +91,7 @@ class ClusterHandle(FaultCalls, Generic[B]):
     ) -> None:
         self._portal = portal
         self._target = cluster
-        self.faults = cluster.faults
+        super().__init__(cluster.faults)
         self.brokers = [handle(portal, broker) for broker in cluster.brokers]
         """In the order of their ids."""
 

@@ -51,7 +51,7 @@ async def _reassign(gateway: ControllerGateway, topic: str, partition: int, repl
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=_TIMEOUT_MS, topics=[ReassignableTopic(name=topic, partitions=[wanted])]
     )
-    response = await gateway.alter_partition_reassignments(request)
+    response = await gateway.send(request)
     result = response.responses[0].partitions[0] if response.responses else None
     code = response.error_code or (result.error_code if result is not None else 0)
     if code:
@@ -67,7 +67,7 @@ async def _wait(controller: Controller, topic: str, partition: int, broker_id: i
         changed.set()
         changed = trio.Event()
 
-    controller.publisher.subscribe(published)
+    controller.metadata.publisher.subscribe(published)
     try:
         with trio.move_on_after(_TIMEOUT_MS / 1000):
             while True:
@@ -78,7 +78,7 @@ async def _wait(controller: Controller, topic: str, partition: int, broker_id: i
                     return
                 await changed.wait()
     finally:
-        controller.publisher.unsubscribe(published)
+        controller.metadata.publisher.unsubscribe(published)
     raise KafkaTimeoutError(f"broker {broker_id} has not replicated {topic}-{partition} within {_TIMEOUT_MS} ms")
 
 

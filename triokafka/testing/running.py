@@ -42,7 +42,7 @@ class RunningBroker(FaultCalls):
     def __init__(
         self, process: NodeProcess, faults: Faults, members: Members, security: BrokerSecurity | None = None
     ) -> None:
-        self.faults = faults
+        super().__init__(faults)
         self._process = process
         self._security = security
         self._members = members

@@ -190,10 +190,10 @@ def registration(controller: Controller, world: RealWorld, config: BrokerConfig 
     return BrokerRegistration(
         broker_id=config.node_id,
         incarnation_id=world.uuid(),
-        cluster_id=controller.cluster_id,
+        cluster_id=controller.metadata.cluster_id,
         endpoints=(ENDPOINT,),
         features=SUPPORTED,
-        directories=tuple(controller.identity.directory_ids[path] for path in config.data_directories),
+        directories=tuple(controller.metadata.identity.directory_ids[path] for path in config.data_directories),
     )
 
 

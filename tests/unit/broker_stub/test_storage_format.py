@@ -115,9 +115,9 @@ def test_format_survives_a_power_cut() -> None:
 
 async def test_new_node_is_the_only_voter_of_a_dynamic_quorum() -> None:
     async with running(MemoryWorld()) as controller:
-        assert controller.kraft_version == 1
+        assert controller.metadata.kraft_version == 1
         (voter,) = controller.metadata.raft.voters
-        assert voter.key == ReplicaKey(1, controller.identity.directory_ids[DATA])
+        assert voter.key == ReplicaKey(1, controller.metadata.identity.directory_ids[DATA])
         first = controls(bytes(controller.metadata.files.read(0, 1)))
         assert [kind for _, kind, _ in first] == [
             ControlRecordType.LEADER_CHANGE,
@@ -134,7 +134,7 @@ async def test_static_quorum_of_one_keeps_kraft_version_0() -> None:
         controller_quorum_voters=("1@127.0.0.1:19998",),
     )
     async with running(MemoryWorld(), config, register=False) as controller:
-        assert controller.kraft_version == 0
+        assert controller.metadata.kraft_version == 0
         assert controls(bytes(controller.metadata.files.read(0, 1)))[0][1] is ControlRecordType.LEADER_CHANGE
 
 

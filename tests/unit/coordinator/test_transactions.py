@@ -12,7 +12,7 @@ import pytest
 from tests.unit.coordinator.rig import ScriptedLog, StillWorld
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.transaction import ending, initialization, partitions, timeouts
+from triokafka.coordinator.transaction import ending, initialization, partitions
 from triokafka.coordinator.transaction.completions import Completion
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
@@ -26,6 +26,7 @@ from triokafka.coordinator.transaction.metadata import (
 from triokafka.coordinator.transaction.producer_id_needed import ProducerIdNeeded
 from triokafka.coordinator.transaction.records import TransactionChange, decode, encode
 from triokafka.coordinator.transaction.state import TransactionState
+from triokafka.coordinator.transaction.timed_out_transactions import abort_with_new_id
 from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 from triokafka.errors import (
     ConcurrentTransactionsError,
@@ -99,7 +100,7 @@ class Rig:
             self.runtime.fire_due()
             while self.exhausted:
                 name, self.next_id = self.exhausted.pop(), self.next_id + 1
-                self.write(partial(timeouts.abort_with_new_id, transactional_id=name, new_producer_id=self.next_id - 1))
+                self.write(partial(abort_with_new_id, transactional_id=name, new_producer_id=self.next_id - 1))
         self.world.clock = end
 
     def __getitem__(self, name: str) -> TransactionMetadata:

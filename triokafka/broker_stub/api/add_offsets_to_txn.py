@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE, transaction_error
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import Access, of_group
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.errors import KafkaError
 from triokafka.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import AclOperation
 from triokafka.structs import TopicPartition
 from triokafka.topic_names import GROUP_METADATA_TOPIC
 
@@ -27,7 +27,7 @@ _CLIENT_VERSION: Final = 0
     versions=range(0, 5),
     accesses=[
         Access(WRITE, TRANSACTIONAL_ID, lambda request: [request.transactional_id], per_item=False),
-        Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        of_group(AclOperation.READ),
     ],
     waits=True,
 )

@@ -15,5 +15,4 @@ from triokafka.security.acl import AclOperation
 @handles(AddRaftVoterRequest, versions=range(0, 2), accesses=[cluster(AclOperation.ALTER)])
 async def add_raft_voter(request: AddRaftVoterRequest, context: RequestContext) -> AddRaftVoterResponse:
     """Pass the request to the quorum's leader, which is the active controller."""
-    context.yield_slot()
-    return await context.gateway_without_slot().add_raft_voter(request, version=context.version)
+    return await context.gateway_without_slot().send(request)

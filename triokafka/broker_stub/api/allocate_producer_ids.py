@@ -17,6 +17,5 @@ async def allocate_producer_ids(
     request: AllocateProducerIdsRequest, context: RequestContext
 ) -> AllocateProducerIdsResponse:
     """Allocate the next block to the broker."""
-    context.yield_slot()
     block = await context.gateway_without_slot().allocate_producer_ids(request.broker_id, request.broker_epoch)
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.size)

@@ -43,4 +43,4 @@ def _failed(
 )
 async def alter_client_quotas(request: AlterClientQuotasRequest, context: RequestContext) -> AlterClientQuotasResponse:
     """Forward the request to the controller. The response has one entry per entity of the request."""
-    return await context.gateway_without_slot().alter_client_quotas(request)
+    return await context.gateway_without_slot().send(request)

@@ -15,5 +15,4 @@ from triokafka.security.acl import AclOperation
 @handles(AlterPartitionRequest, versions=range(2, 4), accesses=[cluster(AclOperation.CLUSTER_ACTION)])
 async def alter_partition(request: AlterPartitionRequest, context: RequestContext) -> AlterPartitionResponse:
     """Let the controller decide about each partition."""
-    context.yield_slot()
     return await context.gateway_without_slot().alter_partition(request)

@@ -48,6 +48,6 @@ async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Forward the request to the controller."""
-    response = await context.gateway_without_slot().alter_partition_reassignments(request)
+    response = await context.gateway_without_slot().send(request)
     context.items = sum(len(topic.partitions) for topic in response.responses)
     return response

@@ -32,4 +32,4 @@ async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext
 ) -> AlterUserScramCredentialsResponse:
     """Let the active controller change the credentials."""
-    return await context.gateway_without_slot().alter_user_scram_credentials(request)
+    return await context.gateway_without_slot().send(request)

@@ -17,5 +17,4 @@ async def assign_replicas_to_dirs(
     request: AssignReplicasToDirsRequest, context: RequestContext
 ) -> AssignReplicasToDirsResponse:
     """Pass the report to the controller."""
-    context.yield_slot()
     return await context.gateway_without_slot().assign_replicas_to_dirs(request)

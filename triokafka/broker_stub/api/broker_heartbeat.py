@@ -16,7 +16,6 @@ from triokafka.security.acl import AclOperation
 @handles(BrokerHeartbeatRequest, versions=range(0, 3), accesses=[cluster(AclOperation.CLUSTER_ACTION)])
 async def broker_heartbeat(request: BrokerHeartbeatRequest, context: RequestContext) -> BrokerHeartbeatResponse:
     """Pass the heartbeat to the controller."""
-    context.yield_slot()
     reply = await context.gateway_without_slot().broker_heartbeat(heartbeat_of_request(request))
     return BrokerHeartbeatResponse(
         is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down

@@ -18,6 +18,5 @@ async def broker_registration(
     request: BrokerRegistrationRequest, context: RequestContext
 ) -> BrokerRegistrationResponse:
     """Register the broker, fenced."""
-    context.yield_slot()
     epoch = await context.gateway_without_slot().register_broker(registration_of_request(request))
     return BrokerRegistrationResponse(broker_epoch=epoch)

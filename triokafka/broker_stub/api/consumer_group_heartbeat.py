@@ -6,7 +6,7 @@ Versions 0-1, all flexible. v1: the consumer generates its member id (KIP-1082);
 from __future__ import annotations
 
 from triokafka.broker_stub.api.group_version import require_group_version
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import Access, of_group
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.consumer_group_heartbeat import (
@@ -20,7 +20,7 @@ from triokafka.security.acl import AclOperation, ResourceType
     ConsumerGroupHeartbeatRequest,
     versions=range(0, 2),
     accesses=[
-        Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
+        of_group(AclOperation.READ),
         Access(
             AclOperation.DESCRIBE,
             ResourceType.TOPIC,

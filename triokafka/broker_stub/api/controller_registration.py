@@ -21,6 +21,5 @@ async def controller_registration(
     request: ControllerRegistrationRequest, context: RequestContext
 ) -> ControllerRegistrationResponse:
     """Register the controller."""
-    context.yield_slot()
     await context.gateway_without_slot().register_controller(controller_registration_of_request(request))
     return ControllerRegistrationResponse()

@@ -26,4 +26,4 @@ async def create_acls(request: CreateAclsRequest, context: RequestContext) -> Cr
     for one in request.creations:
         if not (one.resource_type and one.resource_pattern_type and one.operation and one.permission_type):
             raise CloseConnectionError("the request has UNKNOWN elements")  # as Kafka
-    return await context.gateway_without_slot().create_acls(request)
+    return await context.gateway_without_slot().send(request)

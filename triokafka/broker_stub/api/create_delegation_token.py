@@ -43,6 +43,4 @@ async def create_delegation_token(
         raise errors.DelegationTokenAuthorizationFailedError
     if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
         raise errors.InvalidPrincipalTypeError
-    return await context.gateway_without_slot().create_delegation_token(
-        request, requester=requester, version=context.version
-    )
+    return await context.gateway_without_slot().send(request)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import of_topics
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.create_partitions import (
@@ -36,12 +36,7 @@ def _failed(
     return CreatePartitionsResponse(results=[_refusal(topic, code, message) for topic in request.topics])
 
 
-@handles(
-    CreatePartitionsRequest,
-    versions=range(0, 4),
-    accesses=[Access(AclOperation.ALTER, ResourceType.TOPIC, _names)],
-    on_error=_failed,
-)
+@handles(CreatePartitionsRequest, versions=range(0, 4), accesses=[of_topics(AclOperation.ALTER)], on_error=_failed)
 async def create_partitions(request: CreatePartitionsRequest, context: RequestContext) -> CreatePartitionsResponse:
     """Forward the topics that the client may alter to the controller. Results are in the order of the request."""
     refused = {name for name in _names(request) if context.denied(AclOperation.ALTER, ResourceType.TOPIC, name)}

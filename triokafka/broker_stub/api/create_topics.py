@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, or_cluster
+from triokafka.broker_stub.authorizer import of_topics, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.create_topics import (
@@ -41,8 +41,8 @@ def _failed(request: CreateTopicsRequest, context: RequestContext, code: int, me
     versions=range(2, 8),
     accesses=[
         or_cluster(AclOperation.CREATE),
-        Access(AclOperation.CREATE, ResourceType.TOPIC, _names),
-        Access(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, _names),
+        of_topics(AclOperation.CREATE),
+        of_topics(AclOperation.DESCRIBE_CONFIGS),
     ],
     on_error=_failed,
 )

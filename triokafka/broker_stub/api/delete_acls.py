@@ -26,6 +26,6 @@ async def delete_acls(request: DeleteAclsRequest, context: RequestContext) -> De
     for one in request.filters:
         if not (one.resource_type_filter and one.pattern_type_filter and one.operation and one.permission_type):
             raise CloseConnectionError("the request has UNKNOWN elements")  # as Kafka
-    response = await context.gateway_without_slot().delete_acls(request)
+    response = await context.gateway_without_slot().send(request)
     context.items = sum(len(result.matching_acls) for result in response.filter_results)
     return response

@@ -7,7 +7,7 @@ replicas.
 from __future__ import annotations
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, denial
+from triokafka.broker_stub.authorizer import denial, of_topics
 from triokafka.broker_stub.replica.delayed_delete_records import DeleteOutcome
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -39,12 +39,7 @@ def _failed(request: DeleteRecordsRequest, context: RequestContext, code: int, m
     )
 
 
-@handles(
-    DeleteRecordsRequest,
-    versions=range(0, 3),
-    accesses=[Access(AclOperation.DELETE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
-    on_error=_failed,
-)
+@handles(DeleteRecordsRequest, versions=range(0, 3), accesses=[of_topics(AclOperation.DELETE)], on_error=_failed)
 async def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Raise each partition's log start offset; wait at most ``timeout_ms`` until the followers have raised theirs."""
     outcomes: dict[TopicPartition, DeleteOutcome] = {}

@@ -5,6 +5,8 @@ Versions 1-5. v2: flexible. v3: top-level error code. v4: size of the volumes. v
 
 from __future__ import annotations
 
+import os
+
 from triokafka import errors
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
@@ -20,13 +22,7 @@ from triokafka.protocol.api.describe_log_dirs import (
 from triokafka.security.acl import AclOperation
 
 
-def _failed(
-    request: DescribeLogDirsRequest, context: RequestContext, code: int, message: str
-) -> DescribeLogDirsResponse:
-    return DescribeLogDirsResponse(error_code=code)
-
-
-@handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(AclOperation.DESCRIBE)], on_error=_failed)
+@handles(DescribeLogDirsRequest, versions=range(1, 6), accesses=[cluster(AclOperation.DESCRIBE)])
 async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Describe each data directory. An offline directory has only an error code."""
     logs, replicas = context.logs, context.replicas
@@ -55,23 +51,26 @@ async def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestCon
                     is_future_key=True,
                 )
             )
-    offline = logs.offline_directories()
-    results = []
-    for path, topics in found.items():
-        try:
-            if path in offline:
-                raise OSError(offline[path])
-            total, usable = context.world.storage.space(path)
-        except OSError:
-            results.append(DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=path))
-            continue
-        results.append(
-            DescribeLogDirsResult(
-                log_dir=path,
-                topics=[DescribeLogDirsTopic(name=name, partitions=held) for name, held in topics.items()],
-                total_bytes=total,
-                usable_bytes=usable,
-                is_cordoned=path in logs.cordoned,
-            )
-        )
-    return DescribeLogDirsResponse(results=results)
+    return DescribeLogDirsResponse(results=[_directory(path, topics, context) for path, topics in found.items()])
+
+
+def _directory(
+    path: str, topics: dict[str, list[DescribeLogDirsPartition]], context: RequestContext
+) -> DescribeLogDirsResult:
+    logs = context.logs
+    # Tools that move logs accept only absolute paths.
+    shown = os.path.abspath(path)
+    try:
+        offline = logs.offline_directories()
+        if path in offline:
+            raise OSError(offline[path])
+        total, usable = context.world.storage.space(path)
+    except OSError:
+        return DescribeLogDirsResult(error_code=errors.KafkaStorageError.code, log_dir=shown)
+    return DescribeLogDirsResult(
+        log_dir=shown,
+        topics=[DescribeLogDirsTopic(name=name, partitions=held) for name, held in topics.items()],
+        total_bytes=total,
+        usable_bytes=usable,
+        is_cordoned=path in logs.cordoned,
+    )

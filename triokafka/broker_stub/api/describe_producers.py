@@ -6,7 +6,7 @@ Version 0.
 from __future__ import annotations
 
 from triokafka import errors, topic_names
-from triokafka.broker_stub.authorizer import Access, denial
+from triokafka.broker_stub.authorizer import denial, of_topics
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget
@@ -38,12 +38,7 @@ def _failed(
     )
 
 
-@handles(
-    DescribeProducersRequest,
-    versions=range(0, 1),
-    accesses=[Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics])],
-    on_error=_failed,
-)
+@handles(DescribeProducersRequest, versions=range(0, 1), accesses=[of_topics(AclOperation.READ)], on_error=_failed)
 async def describe_producers(request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
     """Describe the producers of the partitions of which this broker has a replica."""
     response, budget = DescribeProducersResponse(), WorkBudget()

@@ -16,4 +16,4 @@ from triokafka.security.acl import AclOperation
 @handles(DescribeQuorumRequest, versions=range(0, 3), accesses=[cluster(AclOperation.DESCRIBE)])
 async def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Ask the active controller, which leads the quorum."""
-    return await context.gateway_without_slot().describe_quorum(request, version=context.version)
+    return await context.gateway_without_slot().send(request)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.api.metadata import available_leader, offline_replicas
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import of_topics
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -34,7 +34,7 @@ def _failed(
 @handles(
     DescribeTopicPartitionsRequest,
     versions=range(0, 1),
-    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
+    accesses=[of_topics(AclOperation.DESCRIBE)],
     on_error=_failed,
 )
 async def describe_topic_partitions(

@@ -36,6 +36,6 @@ def _failed(request: ElectLeadersRequest, context: RequestContext, code: int, me
 @handles(ElectLeadersRequest, versions=range(0, 3), accesses=[cluster(AclOperation.ALTER)], on_error=_failed)
 async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Forward the request to the controller."""
-    response = await context.gateway_without_slot().elect_leaders(request)
+    response = await context.gateway_without_slot().send(request)
     context.items = sum(len(topic.partition_result) for topic in response.replica_election_results)
     return response

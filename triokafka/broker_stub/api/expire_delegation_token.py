@@ -26,4 +26,4 @@ async def expire_delegation_token(
     """Let the active controller change the token."""
     if not allows_token_requests(context):
         raise errors.DelegationTokenRequestNotAllowedError
-    return await context.gateway_without_slot().expire_delegation_token(request, requester=context.principal)
+    return await context.gateway_without_slot().send(request)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import of_group
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import AclOperation
 
 _NULL_SINCE: Final = 7
 """Versions whose protocol name is null in a response with an error."""
@@ -23,13 +23,7 @@ def _failed(request: JoinGroupRequest, context: RequestContext, code: int, messa
     return JoinGroupResponse(error_code=code, protocol_name=None if context.version >= _NULL_SINCE else "")
 
 
-@handles(
-    JoinGroupRequest,
-    versions=range(0, 10),
-    accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
-    waits=True,
-    on_error=_failed,
-)
+@handles(JoinGroupRequest, versions=range(0, 10), accesses=[of_group(AclOperation.READ)], waits=True, on_error=_failed)
 async def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse:
     """Wait until all members have joined and return the new generation."""
     response = await context.groups.membership.join_group(

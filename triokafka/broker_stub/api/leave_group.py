@@ -6,19 +6,14 @@ v4: flexible. v5: a reason (KIP-800).
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import of_group
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import AclOperation
 
 
-@handles(
-    LeaveGroupRequest,
-    versions=range(0, 6),
-    accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
-    waits=True,
-)
+@handles(LeaveGroupRequest, versions=range(0, 6), accesses=[of_group(AclOperation.READ)], waits=True)
 async def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Remove the members and rebalance the remaining ones."""
     return await context.groups.membership.leave_group(request, version=context.version)

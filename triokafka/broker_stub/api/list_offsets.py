@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.authorizer import Access, denial
+from triokafka.broker_stub.authorizer import denial, of_topics
 from triokafka.broker_stub.replica.offset_lookup import (
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -51,12 +51,7 @@ def _failed(request: ListOffsetsRequest, context: RequestContext, code: int, mes
     )
 
 
-@handles(
-    ListOffsetsRequest,
-    versions=range(1, 12),
-    accesses=[Access(AclOperation.DESCRIBE, ResourceType.TOPIC, lambda request: [t.name for t in request.topics])],
-    on_error=_failed,
-)
+@handles(ListOffsetsRequest, versions=range(1, 12), accesses=[of_topics(AclOperation.DESCRIBE)], on_error=_failed)
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
     """Look up the offset of each partition. A partition that the request names twice gets INVALID_REQUEST."""
     if request.isolation_level not in (0, 1):

@@ -20,4 +20,4 @@ async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Ask the active controller: it knows of every acknowledged change, and this broker of the older ones only."""
-    return await context.gateway_without_slot().list_partition_reassignments(request)
+    return await context.gateway_without_slot().send(request)

@@ -7,7 +7,7 @@ unknown group (KIP-848). v10: topic ids instead of names.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import of_group, of_topics
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.offsets.commit import commit_failed
@@ -23,8 +23,8 @@ def _failed(request: OffsetCommitRequest, context: RequestContext, code: int, me
     OffsetCommitRequest,
     versions=range(2, 11),
     accesses=[
-        Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
-        Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
+        of_group(AclOperation.READ),
+        of_topics(AclOperation.READ),
     ],
     waits=True,
     on_error=_failed,

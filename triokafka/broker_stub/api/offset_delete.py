@@ -5,7 +5,7 @@ Version 0.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import of_group, of_topics
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -16,8 +16,8 @@ from triokafka.security.acl import AclOperation, ResourceType
     OffsetDeleteRequest,
     versions=range(0, 1),
     accesses=[
-        Access(AclOperation.DELETE, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
-        Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
+        of_group(AclOperation.DELETE),
+        of_topics(AclOperation.READ),
     ],
     waits=True,
 )

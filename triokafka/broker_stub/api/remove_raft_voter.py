@@ -15,5 +15,4 @@ from triokafka.security.acl import AclOperation
 @handles(RemoveRaftVoterRequest, versions=range(0, 1), accesses=[cluster(AclOperation.ALTER)])
 async def remove_raft_voter(request: RemoveRaftVoterRequest, context: RequestContext) -> RemoveRaftVoterResponse:
     """Pass the request to the quorum's leader, which is the active controller."""
-    context.yield_slot()
-    return await context.gateway_without_slot().remove_raft_voter(request, version=context.version)
+    return await context.gateway_without_slot().send(request)

@@ -6,19 +6,14 @@ equal to the group's (KIP-559).
 
 from __future__ import annotations
 
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import of_group
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from triokafka.security.acl import AclOperation, ResourceType
+from triokafka.security.acl import AclOperation
 
 
-@handles(
-    SyncGroupRequest,
-    versions=range(0, 6),
-    accesses=[Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False)],
-    waits=True,
-)
+@handles(SyncGroupRequest, versions=range(0, 6), accesses=[of_group(AclOperation.READ)], waits=True)
 async def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse:
     """Wait until the leader's assignment is stored and return the member's part."""
     return await context.groups.membership.sync_group(request, version=context.version)

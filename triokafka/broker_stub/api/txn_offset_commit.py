@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE
-from triokafka.broker_stub.authorizer import Access
+from triokafka.broker_stub.authorizer import Access, of_group, of_topics
 from triokafka.broker_stub.coordinators.transaction_verifier import AppendingProducer
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
@@ -55,8 +55,8 @@ def _refused(request: TxnOffsetCommitRequest, context: RequestContext) -> dict[s
     versions=range(0, 6),
     accesses=[
         Access(WRITE, TRANSACTIONAL_ID, lambda request: [request.transactional_id], per_item=False),
-        Access(AclOperation.READ, ResourceType.GROUP, lambda request: [request.group_id], per_item=False),
-        Access(AclOperation.READ, ResourceType.TOPIC, lambda request: [topic.name for topic in request.topics]),
+        of_group(AclOperation.READ),
+        of_topics(AclOperation.READ),
     ],
     waits=True,
     on_error=_failed,

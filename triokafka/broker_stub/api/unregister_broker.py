@@ -15,4 +15,4 @@ from triokafka.security.acl import AclOperation
 @handles(UnregisterBrokerRequest, versions=range(0, 1), accesses=[cluster(AclOperation.ALTER)])
 async def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     """Forward the request to the controller."""
-    return await context.gateway_without_slot().unregister_broker(request)
+    return await context.gateway_without_slot().send(request)

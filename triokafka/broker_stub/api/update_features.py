@@ -15,4 +15,4 @@ from triokafka.security.acl import AclOperation
 @handles(UpdateFeaturesRequest, versions=range(0, 3), accesses=[cluster(AclOperation.ALTER)])
 async def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Forward the request to the controller."""
-    return await context.gateway_without_slot().update_features(request, version=context.version)
+    return await context.gateway_without_slot().send(request)

@@ -7,77 +7,47 @@ from typing import Final
 
 from triokafka.security.sasl.mechanism import SUPPORTED
 
+DYNAMIC_STORE_NAMES: Final = frozenset(
+    {
+        "ssl.key.password", "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.location",
+        "ssl.keystore.password", "ssl.keystore.type", "ssl.truststore.certificates", "ssl.truststore.location",
+        "ssl.truststore.password", "ssl.truststore.type",
+    }
+)  # fmt: skip
+"""The options of key stores and trust stores, which may change while the broker runs (KIP-226)."""
 SECURITY_NAMES: Final = frozenset(
     {
-        "connections.max.reauth.ms",
-        "java.security.auth.login.config",
-        "org.apache.kafka.sasl.oauthbearer.allowed.files",
-        "org.apache.kafka.sasl.oauthbearer.allowed.urls",
-        "sasl.enabled.mechanisms",
-        "sasl.jaas.config",
-        "sasl.kerberos.principal.to.local.rules",
-        "sasl.kerberos.service.name",
+        # TLS
+        "ssl.allow.dn.changes", "ssl.allow.san.changes", "ssl.cipher.suites", "ssl.client.auth", "ssl.crl.location",
+        "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.principal.mapping.rules",
+        # OAUTHBEARER
+        "org.apache.kafka.sasl.oauthbearer.allowed.files", "org.apache.kafka.sasl.oauthbearer.allowed.urls",
+        "sasl.oauthbearer.assertion.algorithm", "sasl.oauthbearer.assertion.claim.aud",
+        "sasl.oauthbearer.assertion.claim.exp.seconds", "sasl.oauthbearer.assertion.claim.iss",
+        "sasl.oauthbearer.assertion.claim.jti.include", "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        "sasl.oauthbearer.assertion.claim.sub", "sasl.oauthbearer.assertion.file",
+        "sasl.oauthbearer.assertion.private.key.file", "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.template.file", "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.clock.skew.seconds",
+        "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.url",
+        "sasl.oauthbearer.jwt.retriever.class", "sasl.oauthbearer.scope", "sasl.oauthbearer.scope.claim.name",
+        "sasl.oauthbearer.sub.claim.name", "sasl.oauthbearer.token.endpoint.url",
+        # Kerberos
+        "sasl.kerberos.principal.to.local.rules", "sasl.kerberos.service.name",
         "sasl.kerberos.ticket.renew.window.factor",
-        "sasl.login.callback.handler.class",
-        "sasl.login.connect.timeout.ms",
-        "sasl.login.read.timeout.ms",
-        "sasl.login.refresh.buffer.seconds",
-        "sasl.login.refresh.min.period.seconds",
-        "sasl.login.refresh.window.factor",
-        "sasl.login.refresh.window.jitter",
-        "sasl.login.retry.backoff.max.ms",
+        # SASL: logins
+        "sasl.login.callback.handler.class", "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms",
+        "sasl.login.refresh.buffer.seconds", "sasl.login.refresh.min.period.seconds",
+        "sasl.login.refresh.window.factor", "sasl.login.refresh.window.jitter", "sasl.login.retry.backoff.max.ms",
         "sasl.login.retry.backoff.ms",
-        "sasl.mechanism.controller.protocol",
-        "sasl.mechanism.inter.broker.protocol",
-        "sasl.oauthbearer.assertion.algorithm",
-        "sasl.oauthbearer.assertion.claim.aud",
-        "sasl.oauthbearer.assertion.claim.exp.seconds",
-        "sasl.oauthbearer.assertion.claim.iss",
-        "sasl.oauthbearer.assertion.claim.jti.include",
-        "sasl.oauthbearer.assertion.claim.nbf.seconds",
-        "sasl.oauthbearer.assertion.claim.sub",
-        "sasl.oauthbearer.assertion.file",
-        "sasl.oauthbearer.assertion.private.key.file",
-        "sasl.oauthbearer.assertion.private.key.passphrase",
-        "sasl.oauthbearer.assertion.template.file",
-        "sasl.oauthbearer.client.credentials.client.id",
-        "sasl.oauthbearer.client.credentials.client.secret",
-        "sasl.oauthbearer.clock.skew.seconds",
-        "sasl.oauthbearer.expected.audience",
-        "sasl.oauthbearer.expected.issuer",
-        "sasl.oauthbearer.header.urlencode",
-        "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-        "sasl.oauthbearer.jwks.endpoint.url",
-        "sasl.oauthbearer.jwt.retriever.class",
-        "sasl.oauthbearer.scope",
-        "sasl.oauthbearer.scope.claim.name",
-        "sasl.oauthbearer.sub.claim.name",
-        "sasl.oauthbearer.token.endpoint.url",
-        "sasl.server.callback.handler.class",
-        "sasl.server.max.receive.size",
-        "security.inter.broker.protocol",
-        "ssl.allow.dn.changes",
-        "ssl.allow.san.changes",
-        "ssl.cipher.suites",
-        "ssl.client.auth",
-        "ssl.crl.location",
-        "ssl.enabled.protocols",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.principal.mapping.rules",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    }
-)
+        # SASL, and the choice between listeners
+        "connections.max.reauth.ms", "java.security.auth.login.config", "sasl.enabled.mechanisms", "sasl.jaas.config",
+        "sasl.mechanism.controller.protocol", "sasl.mechanism.inter.broker.protocol",
+        "sasl.server.callback.handler.class", "sasl.server.max.receive.size", "security.inter.broker.protocol",
+    } | DYNAMIC_STORE_NAMES
+)  # fmt: skip
 _MECHANISM_PREFIXES: Final = tuple(f"{mechanism.lower()}." for mechanism in SUPPORTED)
 
 
@@ -96,31 +66,15 @@ def is_security(name: str) -> bool:
     return _without_mechanism(name) in SECURITY_NAMES
 
 
-_DYNAMIC: Final = frozenset(
-    {
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    }
-)
-
-
 def is_dynamic_store(name: str) -> bool:
     """Whether this is a listener's own key store or trust store, which may change while the broker runs (KIP-226)."""
     parts = name.split(".", 3)
-    return parts[:2] == ["listener", "name"] and len(parts) == 4 and parts[3] in _DYNAMIC
+    return parts[:2] == ["listener", "name"] and len(parts) == 4 and parts[3] in DYNAMIC_STORE_NAMES
 
 
 def needs_listener(name: str) -> bool:
     """Whether this option may change while the broker runs only with ``listener.name.NAME.`` before it."""
-    return name in _DYNAMIC
+    return name in DYNAMIC_STORE_NAMES
 
 
 class ListenerOptions:

@@ -86,8 +86,7 @@ class ControlEndpoint:
         """
         address = await self._server.bind(host, port)
         if self.token is None and not self._server.loopback:
-            self.token = self._world.random_bytes(32).hex()
-            self._server.require_token(self.token)
+            self.token = self._server.token = self._world.random_bytes(32).hex()
         return address
 
     async def run(self) -> None:

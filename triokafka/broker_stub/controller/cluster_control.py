@@ -262,7 +262,7 @@ class ClusterControl:
 
     def fence_stale(self, image: MetadataImage, *, now: float) -> Outcome[int | None]:
         """Fence the broker whose session ended first, if any. One at a time: each call sees the effect of the last."""
-        oldest = self.oldest_session(image)
+        oldest = self.sessions.oldest(image)
         if oldest is None or oldest[1] >= now:
             return Outcome([], None)
         return Outcome(self.fence(image, image.brokers[oldest[0]]), oldest[0])
@@ -286,14 +286,6 @@ class ClusterControl:
         """
         self._cluster_id = cluster_id
         self.sessions.begin(image, now=now, ended=own_id, silent=silent)
-
-    def oldest_session(self, image: MetadataImage) -> tuple[int, float] | None:
-        """Return the unfenced broker with the oldest heartbeat, and the end of its session."""
-        return self.sessions.oldest(image)
-
-    def resume(self, now: float) -> None:
-        """See `BrokerSessions.resume`."""
-        self.sessions.resume(now)
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, broker_epoch: int) -> BrokerImage:

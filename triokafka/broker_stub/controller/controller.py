@@ -22,10 +22,9 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.token_expiry import TokenExpiry
 from triokafka.broker_stub.controller.unclean_elections import UncleanElections
-from triokafka.broker_stub.meta_properties import ClusterIdentity
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataPublisher
+from triokafka.broker_stub.metadata.publisher import MetadataFollower
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
 from triokafka.broker_stub.raft.raft_client import RaftClient
@@ -70,29 +69,9 @@ class Controller:
         self._closed = False
 
     @property
-    def publisher(self) -> MetadataPublisher:
-        """Publishes the committed metadata of the node."""
-        return self.metadata.publisher
-
-    @property
     def image(self) -> MetadataImage:
         """The committed image."""
         return self.metadata.image
-
-    @property
-    def identity(self) -> ClusterIdentity:
-        """Cluster id, node id and the ids of the data directories."""
-        return self.metadata.identity
-
-    @property
-    def cluster_id(self) -> str:
-        """The cluster's id."""
-        return self.identity.cluster_id
-
-    @property
-    def kraft_version(self) -> int:
-        """The level of ``kraft.version``."""
-        return self.metadata.kraft_version
 
     @property
     def is_active(self) -> bool:
@@ -179,7 +158,7 @@ class Controller:
             metadata.lead_with(listener)
             return raft
 
-        self.publisher.subscribe(self.elections.metadata_changed)
+        self.metadata.publisher.subscribe(self.elections.metadata_changed)
         self._queue = EventQueue(
             self.world,
             self.state,
@@ -220,13 +199,13 @@ class Controller:
             state.committed,
             now=self.world.now(),
             own_id=own_id,
-            cluster_id=self.cluster_id,
+            cluster_id=self.metadata.cluster_id,
             silent=self.metadata.raft.silence_of_last_leader,
         )
         logger.info(
             "node %d is the active controller of cluster %s in epoch %d, %d topics, next offset %d",
             self.config.node_id,
-            self.cluster_id,
+            self.metadata.cluster_id,
             state.epoch,
             len(state.committed.topics),
             self.metadata.raft.end_offset,
@@ -281,4 +260,4 @@ class Controller:
 
     def clock_jumped(self) -> None:
         """Extend the sessions of brokers after a jump of the world's clock."""
-        self.state.cluster.resume(self.world.now())
+        self.state.cluster.sessions.resume(self.world.now())

@@ -42,7 +42,6 @@ class CreateTopicPolicy(Protocol):
 
     def validate(self, creation: TopicCreation) -> None:
         """Raise `PolicyViolationError`, with a sentence for the client, to refuse."""
-        ...
 
 
 class AlterConfigPolicy(Protocol):
@@ -50,7 +49,6 @@ class AlterConfigPolicy(Protocol):
 
     def validate(self, change: ConfigChange) -> None:
         """Raise `PolicyViolationError`, with a sentence for the client, to refuse."""
-        ...
 
 
 class Policies:

@@ -35,14 +35,14 @@ class SessionFencing:
         cluster, timeout, now = self._state.cluster, self._timeout, self._world.now
         not_before = now()
         while True:
-            oldest = cluster.oldest_session(self._state.committed)
+            oldest = cluster.sessions.oldest(self._state.committed)
             # A session that begins during the sleep ends no earlier than a whole timeout from now.
             due_at = max(not_before, now() + timeout if oldest is None else oldest[1])
             await trio.sleep(max(0.0, due_at - now()))
             if now() > due_at + timeout / 2:  # this process was suspended, and received no heartbeats
-                cluster.resume(now())
+                cluster.sessions.resume(now())
                 continue
-            oldest = cluster.oldest_session(self._state.committed)
+            oldest = cluster.sessions.oldest(self._state.committed)
             if oldest is None or oldest[1] >= now():
                 await trio.sleep(0.001)  # a session includes its last moment
                 continue

@@ -8,7 +8,7 @@ from math import inf
 
 import trio
 
-from triokafka.broker_stub.coordinators.node_requests import NodeRequests
+from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
 from triokafka.coordinator.runtime.coordinator_log import TransactionMarker
 from triokafka.coordinator.transaction.completions import Completion
@@ -40,7 +40,7 @@ class MarkerSender:
         world: World,
         node_id: int,
         local: PartitionMarkers,
-        nodes: NodeRequests,
+        nodes: BrokerChannels,
         leader_of: Callable[[TopicPartition], int | None],
     ) -> None:
         self._world = world

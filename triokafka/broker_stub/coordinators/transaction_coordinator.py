@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.marker_sender import MarkerSender
-from triokafka.broker_stub.coordinators.node_requests import NodeRequests
 from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
 from triokafka.broker_stub.coordinators.replicated_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.metadata import MetadataImage
@@ -26,7 +26,7 @@ def transaction_coordinator(
     image: Callable[[], MetadataImage],
     *,
     markers: PartitionMarkers,
-    nodes: NodeRequests,
+    nodes: BrokerChannels,
     new_producer_id: Callable[[], Awaitable[int]],
 ) -> TransactionCoordinator:
     """Return the coordinator over the partitions of ``__transaction_state`` that this broker leads.

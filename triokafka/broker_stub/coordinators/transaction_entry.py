@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator, CoordinatorEntry, InternalTopic, KeyType
-from triokafka.broker_stub.coordinators.node_requests import NodeRequests
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.topic_names import TRANSACTION_STATE_TOPIC
@@ -26,7 +26,7 @@ def transaction_entry(
     created: Callable[[Coordinator], None],
     *,
     markers: Callable[[], PartitionMarkers],
-    nodes: NodeRequests,
+    nodes: BrokerChannels,
     new_producer_id: Callable[[], Awaitable[int]],
 ) -> CoordinatorEntry[TransactionCoordinator]:
     """Return the registry's entry for the transaction coordinator, whose topic is ``__transaction_state``."""

@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
+from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
-from triokafka.broker_stub.coordinators.node_requests import NodeRequests
 from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
@@ -74,7 +74,7 @@ class TransactionVerifier:
         replicas: ReplicaManager,
         image: Callable[[], MetadataImage],
         entry: CoordinatorEntry[TransactionCoordinator],
-        nodes: NodeRequests,
+        nodes: BrokerChannels,
         enabled: Callable[[], bool],
     ) -> None:
         self.durations = Durations()

@@ -7,7 +7,7 @@ metadata, a broker uses its own `MetadataCache`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from triokafka.broker_stub.metadata.broker_registration import (
     BrokerHeartbeat,
@@ -19,49 +19,22 @@ from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.protocol.frames import RequestHeader
+from triokafka.protocol.message import Request, Response
 from triokafka.world import World
 
 if TYPE_CHECKING:  # messages are imported when a handler first needs them: a broker starts without any of them
-    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-    from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from triokafka.protocol.api.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    )
-    from triokafka.protocol.api.alter_user_scram_credentials import (
-        AlterUserScramCredentialsRequest,
-        AlterUserScramCredentialsResponse,
-    )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-    from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
-    from triokafka.protocol.api.create_delegation_token import (
-        CreateDelegationTokenRequest,
-        CreateDelegationTokenResponse,
-    )
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-    from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-    from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-    from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-    from triokafka.protocol.api.expire_delegation_token import (
-        ExpireDelegationTokenRequest,
-        ExpireDelegationTokenResponse,
-    )
     from triokafka.protocol.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
-    from triokafka.protocol.api.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    )
-    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-    from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-    from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+R = TypeVar("R", bound=Response)
 
 DeniedResources = Mapping[tuple[int, str], ItemError]
 """Configuration resources (type, name) that the client may not change, with the error to answer for each."""
@@ -70,42 +43,27 @@ DeniedResources = Mapping[tuple[int, str], ItemError]
 class ForwardedClient(Protocol):
     """The client of a request that a broker may have to forward: a `RequestContext`."""
 
-    @property
-    def header(self) -> RequestHeader:
-        """The header of the client's request."""
-        ...
-
-    @property
-    def principal(self) -> str:
-        """The client's principal."""
-        ...
-
-    @property
-    def token_authenticated(self) -> bool:
-        """Whether the client used a delegation token (KIP-48)."""
-        ...
-
-    @property
-    def peer(self) -> tuple[str, int]:
-        """The client's address."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """The size of the client's request in bytes."""
-        ...
+    header: RequestHeader
+    """The header of the client's request."""
+    principal: str
+    """The client's principal."""
+    token_authenticated: bool
+    """Whether the client used a delegation token (KIP-48)."""
+    peer: tuple[str, int]
+    """The client's address."""
+    size: int
+    """The size of the client's request in bytes."""
 
     @property
     def world(self) -> World:
         """The world that the broker runs in."""
-        ...
 
 
 class ControllerGateway(Protocol):
     """Changes the cluster, and describes its quorum.
 
     Every method waits until its change is committed and published on this node. If cancelled, the change may still
-    happen. ``version`` is the version of the client's request.
+    happen.
 
     Raises, in every method:
         NotControllerError: the controller has stopped or lost its leadership; the change may have been lost. Retry.
@@ -115,7 +73,16 @@ class ControllerGateway(Protocol):
 
     def on_behalf_of(self, client: ForwardedClient) -> ControllerGateway:
         """Return a gateway whose changes happen in the name of a client."""
-        ...
+
+    async def send(self, request: Request[R]) -> R:
+        """Let the controller answer a request, in the version of the client's request or else in the newest.
+
+        It answers ElectLeaders (KIP-460), AlterPartitionReassignments and ListPartitionReassignments (KIP-455),
+        AlterClientQuotas (KIP-546), CreateAcls and DeleteAcls, AlterUserScramCredentials (KIP-554),
+        CreateDelegationToken, RenewDelegationToken and ExpireDelegationToken (KIP-48), UpdateFeatures (KIP-584),
+        UnregisterBroker, DescribeQuorum (KIP-595), AddRaftVoter and RemoveRaftVoter (KIP-853). Each of several items
+        in a request succeeds or fails independently.
+        """
 
     async def create_topics(
         self,
@@ -125,107 +92,29 @@ class ControllerGateway(Protocol):
         charge: MutationCharge = no_charge,
     ) -> CreateTopicsResponse:
         """Create topics. The response omits the configuration of the topics in ``hidden_configs``."""
-        ...
 
     async def delete_topics(
         self, request: DeleteTopicsRequest, *, version: int = 6, charge: MutationCharge = no_charge
     ) -> DeleteTopicsResponse:
         """Delete topics."""
-        ...
 
     async def create_partitions(
         self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
     ) -> CreatePartitionsResponse:
         """Add partitions to topics."""
-        ...
-
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Elect leaders of partitions (KIP-460)."""
-        ...
-
-    async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        """Begin and cancel reassignments (KIP-455)."""
-        ...
-
-    async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        """List the reassignments in progress, after all changes that are committed (KIP-455)."""
-        ...
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets, on behalf of the leaders of the partitions (KIP-497)."""
-        ...
 
     async def alter_configs(
         self, request: AlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> AlterConfigsResponse:
         """Replace the whole configuration of resources."""
-        ...
 
     async def incremental_alter_configs(
         self, request: IncrementalAlterConfigsRequest, *, denied: DeniedResources | None = None
     ) -> IncrementalAlterConfigsResponse:
         """Change single configuration keys of resources (KIP-339)."""
-        ...
-
-    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        """Set and remove client quotas (KIP-546)."""
-        ...
-
-    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
-        """Add ACLs; each succeeds or fails independently."""
-        ...
-
-    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        """Remove the ACLs that match any of the filters."""
-        ...
-
-    async def alter_user_scram_credentials(
-        self, request: AlterUserScramCredentialsRequest
-    ) -> AlterUserScramCredentialsResponse:
-        """Set and remove SCRAM credentials of users; each user succeeds or fails independently (KIP-554)."""
-        ...
-
-    async def create_delegation_token(
-        self, request: CreateDelegationTokenRequest, *, requester: str, version: int = 3
-    ) -> CreateDelegationTokenResponse:
-        """Create a delegation token (KIP-48). ``requester`` is the client's principal."""
-        ...
-
-    async def renew_delegation_token(
-        self, request: RenewDelegationTokenRequest, *, requester: str
-    ) -> RenewDelegationTokenResponse:
-        """Let a delegation token expire later."""
-        ...
-
-    async def expire_delegation_token(
-        self, request: ExpireDelegationTokenRequest, *, requester: str
-    ) -> ExpireDelegationTokenResponse:
-        """Change when a delegation token expires, or remove it."""
-        ...
-
-    async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
-        """Change feature levels (KIP-584)."""
-        ...
-
-    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """Remove the registration of a broker that will not come back."""
-        ...
-
-    async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
-        """Describe the quorum of the metadata log (KIP-595)."""
-        ...
-
-    async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
-        """Add a voter to the quorum (KIP-853)."""
-        ...
-
-    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
-        """Remove a voter from the quorum (KIP-853)."""
-        ...
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Allocate the next block of producer ids to a broker.
@@ -233,15 +122,12 @@ class ControllerGateway(Protocol):
         Raises:
             StaleBrokerEpochError: the broker is not registered with this epoch.
         """
-        ...
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """Register a broker, fenced; return its broker epoch."""
-        ...
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send a broker's heartbeat."""
-        ...
 
     async def assign_replicas_to_dirs(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
         """Report the log directories of a broker's replicas; each replica succeeds or fails independently.
@@ -249,7 +135,6 @@ class ControllerGateway(Protocol):
         Raises:
             BrokerIdNotRegisteredError, StaleBrokerEpochError: the broker is not registered with this epoch.
         """
-        ...
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller.
@@ -257,4 +142,3 @@ class ControllerGateway(Protocol):
         Raises:
             UnsupportedVersionError: ``metadata.version`` is below 3.7.
         """
-        ...

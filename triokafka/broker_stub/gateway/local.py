@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.broker_stub.controller import (
     Controller,
     access_control,
@@ -24,6 +26,7 @@ from triokafka.broker_stub.metadata.broker_registration import (
 )
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+from triokafka.protocol.message import Request, Response
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.gateway.controller_gateway import ForwardedClient
@@ -68,20 +71,39 @@ if TYPE_CHECKING:
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
+R = TypeVar("R", bound=Response)
+
 
 class LocalControllerGateway:
-    """A `ControllerGateway` to the controller of this process."""
+    """A `ControllerGateway` to the controller of this process.
 
-    def __init__(self, controller: Controller) -> None:
+    Args:
+        client: the client whose requests these are; None for the broker's own requests.
+    """
+
+    def __init__(self, controller: Controller, *, client: ForwardedClient | None = None) -> None:
         self._controller = controller
+        self._client = client
         self._configuration = controller.state.configuration
         self._submit = controller.submit
         self._topic_config = controller.state.configuration.effective.topic_config_of
         self._world = controller.world
 
     def on_behalf_of(self, client: ForwardedClient) -> LocalControllerGateway:
-        """Return this gateway: the caller has authorized the client."""
-        return self
+        """Return a gateway that executes the requests of a client, which the caller has authorized."""
+        return LocalControllerGateway(self._controller, client=client)
+
+    async def send(self, request: Request[R]) -> R:
+        """Execute a request."""
+        response: R = await _OPERATIONS[type(request).__name__](self, request)
+        return response
+
+    def _version_of(self, request: Request[Any]) -> int:
+        return request.versions.max if self._client is None else self._client.header.api_version
+
+    @property
+    def _requester(self) -> str:
+        return ANONYMOUS if self._client is None else self._client.principal
 
     # Topics and partitions
 
@@ -122,7 +144,7 @@ class LocalControllerGateway:
             timeout_ms=request.timeout_ms,
         )
 
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """See `elections.elect_leaders`. Without any partition, the time limit is ignored."""
         return await self._submit(
             "ElectLeaders",
@@ -130,7 +152,7 @@ class LocalControllerGateway:
             timeout_ms=None if request.topic_partitions == [] else request.timeout_ms,
         )
 
-    async def alter_partition_reassignments(
+    async def _alter_partition_reassignments(
         self, request: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
         """See `reassignments.alter_reassignments`. Without any partition, the time limit is ignored."""
@@ -142,7 +164,7 @@ class LocalControllerGateway:
             timeout_ms=request.timeout_ms if request.topics else None,
         )
 
-    async def list_partition_reassignments(
+    async def _list_partition_reassignments(
         self, request: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
         """See `reassignments.list_reassignments`. A time limit of 0 or less is ignored, as by Kafka's controller."""
@@ -190,20 +212,20 @@ class LocalControllerGateway:
             lambda image: control.incremental_alter_configs(image, request, denied=denied),
         )
 
-    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    async def _alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
         """See `client_quotas.alter_client_quotas`."""
         return await self._submit("AlterClientQuotas", lambda image: client_quotas.alter_client_quotas(image, request))
 
-    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
+    async def _create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
         """See `access_control.create_acls`."""
         new_id = self._world.uuid
         return await self._submit("CreateAcls", lambda image: access_control.create_acls(image, request, new_id=new_id))
 
-    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    async def _delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
         """See `access_control.delete_acls`."""
         return await self._submit("DeleteAcls", lambda image: access_control.delete_acls(image, request))
 
-    async def alter_user_scram_credentials(
+    async def _alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
         """See `user_control.alter_user_scram_credentials`."""
@@ -211,49 +233,48 @@ class LocalControllerGateway:
             "AlterUserScramCredentials", lambda image: user_control.alter_user_scram_credentials(image, request)
         )
 
-    async def create_delegation_token(
-        self, request: CreateDelegationTokenRequest, *, requester: str, version: int = 3
-    ) -> CreateDelegationTokenResponse:
+    async def _create_delegation_token(self, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
         """See `TokenControl.create`."""
         tokens, world = self._controller.state.tokens, self._world
         return await self._submit(
             "CreateDelegationToken",
             lambda image: tokens.create(
-                image, request, requester=requester, version=version, now_ms=world.wall_ms(), new_id=world.uuid
+                image,
+                request,
+                requester=self._requester,
+                version=self._version_of(request),
+                now_ms=world.wall_ms(),
+                new_id=world.uuid,
             ),
         )
 
-    async def renew_delegation_token(
-        self, request: RenewDelegationTokenRequest, *, requester: str
-    ) -> RenewDelegationTokenResponse:
+    async def _renew_delegation_token(self, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
         """See `TokenControl.renew`."""
         tokens, world = self._controller.state.tokens, self._world
         return await self._submit(
             "RenewDelegationToken",
-            lambda image: tokens.renew(image, request, requester=requester, now_ms=world.wall_ms()),
+            lambda image: tokens.renew(image, request, requester=self._requester, now_ms=world.wall_ms()),
         )
 
-    async def expire_delegation_token(
-        self, request: ExpireDelegationTokenRequest, *, requester: str
-    ) -> ExpireDelegationTokenResponse:
+    async def _expire_delegation_token(self, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
         """See `TokenControl.expire`."""
         tokens, world = self._controller.state.tokens, self._world
         return await self._submit(
             "ExpireDelegationToken",
-            lambda image: tokens.expire(image, request, requester=requester, now_ms=world.wall_ms()),
+            lambda image: tokens.expire(image, request, requester=self._requester, now_ms=world.wall_ms()),
         )
 
     # The cluster
 
-    async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
+    async def _update_features(self, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """See `feature_updates.update_features`. As in Kafka, the time limit is ignored."""
         return await self._submit(
             "UpdateFeatures",
             lambda image: feature_updates.update_features(
                 image,
                 request,
-                self._controller.kraft_version,
-                version=version,
+                self._controller.metadata.kraft_version,
+                version=self._version_of(request),
                 min_insync_replicas=self._controller.config.text(features.MIN_INSYNC_REPLICAS) or "1",
                 support=feature_updates.FeatureSupport(
                     self._controller.config.node_id, self._controller.metadata.raft.voters.ids
@@ -264,7 +285,7 @@ class LocalControllerGateway:
             ),
         )
 
-    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
         """See `ClusterControl.unregister`."""
         control = self._controller.state.cluster
         return await self._submit("UnregisterBroker", lambda image: control.unregister(image, request))
@@ -298,9 +319,9 @@ class LocalControllerGateway:
                 lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
             )
 
-    async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
+    async def _describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
         """See `RaftClient.describe_quorum`."""
-        return self._controller.metadata.raft.describe_quorum(request, version=version)
+        return self._controller.metadata.raft.describe_quorum(request, version=self._version_of(request))
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """See `ClusterControl.register_controller`."""
@@ -309,10 +330,29 @@ class LocalControllerGateway:
 
     # The quorum
 
-    async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
+    async def _add_raft_voter(self, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
         """See `RaftClient.add_voter`."""
         return await self._controller.metadata.raft.add_voter(request)
 
-    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
+    async def _remove_raft_voter(self, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
         """See `RaftClient.remove_voter`."""
         return await self._controller.metadata.raft.remove_voter(request)
+
+
+_OPERATIONS: Final[Mapping[str, Callable[[LocalControllerGateway, Any], Awaitable[Any]]]] = {
+    "ElectLeadersRequest": LocalControllerGateway._elect_leaders,
+    "AlterPartitionReassignmentsRequest": LocalControllerGateway._alter_partition_reassignments,
+    "ListPartitionReassignmentsRequest": LocalControllerGateway._list_partition_reassignments,
+    "AlterClientQuotasRequest": LocalControllerGateway._alter_client_quotas,
+    "CreateAclsRequest": LocalControllerGateway._create_acls,
+    "DeleteAclsRequest": LocalControllerGateway._delete_acls,
+    "AlterUserScramCredentialsRequest": LocalControllerGateway._alter_user_scram_credentials,
+    "CreateDelegationTokenRequest": LocalControllerGateway._create_delegation_token,
+    "RenewDelegationTokenRequest": LocalControllerGateway._renew_delegation_token,
+    "ExpireDelegationTokenRequest": LocalControllerGateway._expire_delegation_token,
+    "UpdateFeaturesRequest": LocalControllerGateway._update_features,
+    "UnregisterBrokerRequest": LocalControllerGateway._unregister_broker,
+    "DescribeQuorumRequest": LocalControllerGateway._describe_quorum,
+    "AddRaftVoterRequest": LocalControllerGateway._add_raft_voter,
+    "RemoveRaftVoterRequest": LocalControllerGateway._remove_raft_voter,
+}

@@ -1,19 +1,21 @@
-"""The registration of a broker: its advertised listeners and its directories."""
+"""The registration of a node: its advertised listeners, and a broker's directories."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from uuid import UUID
 
-from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig
+from triokafka.broker_stub.config import SECURITY_PROTOCOLS, BrokerConfig, ListenerSpec
 from triokafka.broker_stub.metadata import EndpointImage, features
 from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
 
 
-def advertised_endpoints(config: BrokerConfig, port_of: Callable[[str], int]) -> list[EndpointImage]:
-    """Return the advertised endpoint of every listener. ``port_of`` returns the bound port of a listener."""
+def advertised_endpoints(
+    config: BrokerConfig, listeners: Iterable[ListenerSpec], port_of: Callable[[str], int]
+) -> list[EndpointImage]:
+    """Return the advertised endpoints of listeners. ``port_of`` returns the bound port of a listener."""
     endpoints = []
-    for listener in config.broker_listeners:
+    for listener in listeners:
         host, port = listener.host or "localhost", port_of(listener.name)
         configured = config.advertised.get(listener.name)
         if configured is not None:

@@ -28,54 +28,25 @@ from triokafka.protocol.frames import SIZE_BYTES, decode_response, encode_reques
 from triokafka.protocol.message import Request, Response
 
 if TYPE_CHECKING:
-    from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-    from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import (
         AlterConfigsRequest,
         AlterConfigsResourceResponse,
         AlterConfigsResponse,
     )
     from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from triokafka.protocol.api.alter_partition_reassignments import (
-        AlterPartitionReassignmentsRequest,
-        AlterPartitionReassignmentsResponse,
-    )
-    from triokafka.protocol.api.alter_user_scram_credentials import (
-        AlterUserScramCredentialsRequest,
-        AlterUserScramCredentialsResponse,
-    )
     from triokafka.protocol.api.assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-    from triokafka.protocol.api.create_acls import CreateAclsRequest, CreateAclsResponse
-    from triokafka.protocol.api.create_delegation_token import (
-        CreateDelegationTokenRequest,
-        CreateDelegationTokenResponse,
-    )
     from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
     from triokafka.protocol.api.create_topics import CreateTopicsRequest, CreateTopicsResponse
-    from triokafka.protocol.api.delete_acls import DeleteAclsRequest, DeleteAclsResponse
     from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-    from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-    from triokafka.protocol.api.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-    from triokafka.protocol.api.expire_delegation_token import (
-        ExpireDelegationTokenRequest,
-        ExpireDelegationTokenResponse,
-    )
     from triokafka.protocol.api.incremental_alter_configs import (
         IncrementalAlterConfigsRequest,
         IncrementalAlterConfigsResponse,
     )
-    from triokafka.protocol.api.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsResponse,
-    )
-    from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-    from triokafka.protocol.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-    from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-    from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 R = TypeVar("R", bound=Response)
 
 _NOT_CONTROLLER: Final = errors.NotControllerError.code
+_UPDATE_FEATURES: Final = 57
 _ALTER_PARTITION_TIMEOUT_MS: Final = 3_000
 
 
@@ -102,6 +73,11 @@ class RemoteControllerGateway:
         return RemoteControllerGateway(self._channel, session_timeout_ms=self._session_timeout_ms, client=client)
 
     # Sending
+
+    async def send(self, request: Request[R]) -> R:
+        """Send a request. Its time limit, if it has one that the controller observes, is that of the response, too."""
+        timeout_ms = 0 if request.api_key == _UPDATE_FEATURES else getattr(request, "timeout_ms", 0)
+        return await self._send(request, timeout_ms=_limit(timeout_ms))
 
     async def _send(
         self,
@@ -171,7 +147,7 @@ class RemoteControllerGateway:
         charge: MutationCharge = no_charge,
     ) -> CreateTopicsResponse:
         """Create topics. The controller charges the client's quota; ``charge`` is for a controller on this node."""
-        response = await self._send(request, timeout_ms=_limit(request.timeout_ms))
+        response = await self.send(request)
         for topic in response.topics:
             if topic.name in hidden_configs and not topic.error_code:
                 topic.topic_config_error_code = errors.TopicAuthorizationFailedError.code
@@ -189,23 +165,7 @@ class RemoteControllerGateway:
         self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
     ) -> CreatePartitionsResponse:
         """Add partitions to topics."""
-        return await self._send(request, timeout_ms=_limit(request.timeout_ms))
-
-    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Elect leaders of partitions."""
-        return await self._send(request, timeout_ms=_limit(request.timeout_ms))
-
-    async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest
-    ) -> AlterPartitionReassignmentsResponse:
-        """Begin and cancel reassignments."""
-        return await self._send(request, timeout_ms=_limit(request.timeout_ms))
-
-    async def list_partition_reassignments(
-        self, request: ListPartitionReassignmentsRequest
-    ) -> ListPartitionReassignmentsResponse:
-        """List the reassignments in progress."""
-        return await self._send(request, timeout_ms=_limit(request.timeout_ms))
+        return await self.send(request)
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Change in-sync sets. The caller repeats a request that failed with the newest state of its partitions."""
@@ -239,63 +199,7 @@ class RemoteControllerGateway:
         response.responses = _merged(request.resources, response.responses, denied)
         return response
 
-    async def alter_client_quotas(self, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-        """Set and remove client quotas."""
-        return await self._send(request)
-
-    async def create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
-        """Add ACLs."""
-        return await self._send(request)
-
-    async def delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        """Remove ACLs."""
-        return await self._send(request)
-
-    async def alter_user_scram_credentials(
-        self, request: AlterUserScramCredentialsRequest
-    ) -> AlterUserScramCredentialsResponse:
-        """Set and remove SCRAM credentials."""
-        return await self._send(request)
-
-    async def create_delegation_token(
-        self, request: CreateDelegationTokenRequest, *, requester: str, version: int = 3
-    ) -> CreateDelegationTokenResponse:
-        """Create a delegation token. The Envelope names the requester."""
-        return await self._send(request, version=version)
-
-    async def renew_delegation_token(
-        self, request: RenewDelegationTokenRequest, *, requester: str
-    ) -> RenewDelegationTokenResponse:
-        """Let a delegation token expire later. The Envelope names the requester."""
-        return await self._send(request)
-
-    async def expire_delegation_token(
-        self, request: ExpireDelegationTokenRequest, *, requester: str
-    ) -> ExpireDelegationTokenResponse:
-        """Change when a delegation token expires, or remove it. The Envelope names the requester."""
-        return await self._send(request)
-
     # The cluster
-
-    async def update_features(self, request: UpdateFeaturesRequest, *, version: int = 2) -> UpdateFeaturesResponse:
-        """Change feature levels."""
-        return await self._send(request, version=version)
-
-    async def unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """Remove the registration of a broker."""
-        return await self._send(request)
-
-    async def describe_quorum(self, request: DescribeQuorumRequest, *, version: int = 2) -> DescribeQuorumResponse:
-        """Describe the quorum of the metadata log."""
-        return await self._send(request, version=version)
-
-    async def add_raft_voter(self, request: AddRaftVoterRequest, *, version: int = 1) -> AddRaftVoterResponse:
-        """Add a voter to the quorum."""
-        return await self._send(request, version=version, timeout_ms=_limit(request.timeout_ms))
-
-    async def remove_raft_voter(self, request: RemoveRaftVoterRequest, *, version: int = 0) -> RemoveRaftVoterResponse:
-        """Remove a voter from the quorum."""
-        return await self._send(request, version=version)
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Allocate the next block of producer ids to the broker."""

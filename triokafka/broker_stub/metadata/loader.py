@@ -10,8 +10,8 @@ Pure: a caller runs the steps and waits where it likes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Final
 from uuid import UUID
 
 from triokafka.broker_stub.metadata.complete_transactions import CompleteTransactions
@@ -41,14 +41,6 @@ class LoadedChange(NamedTuple):
 
     delta: MetadataDelta
     image: MetadataImage
-
-
-class CommittedLog(Protocol):
-    """The committed part of the metadata log."""
-
-    def read_committed(self, from_offset: int) -> Iterator[LogBatch]:
-        """Yield the committed batches from an offset on. Raises the errors of `decode_batches`."""
-        ...
 
 
 class MetadataLoader:
@@ -87,15 +79,18 @@ class MetadataLoader:
         """Stop collecting removed topics: from now on every change is published before the next one."""
         self.removed_topics = None
 
-    def next_change(self, log: CommittedLog) -> Generator[int, None, LoadedChange | None]:
+    def next_change(self, read: Callable[[int], Iterator[LogBatch]]) -> Generator[int, None, LoadedChange | None]:
         """Replay committed records; return the change to publish next, or None when all are published.
 
         Yields the number of records of each step. Abandoning the steps loses nothing: the next call continues.
 
+        Args:
+            read: yields the committed batches from an offset on, and raises the errors of `decode_batches`.
+
         Raises:
             ValueError: a record does not fit the image: the log is not this cluster's, or incomplete.
         """
-        for batch in log.read_committed(self.next_offset):
+        for batch in read(self.next_offset):
             if batch.base_offset < self.next_offset:
                 continue  # a batch is replayed as a whole
             records = batch.records

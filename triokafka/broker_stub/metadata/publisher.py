@@ -26,11 +26,9 @@ class MetadataFollower(Protocol):
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Prepare for a committed change that is about to be published."""
-        ...
 
     async def settle(self) -> None:
         """Finish the work on published changes, whose answers wait for it."""
-        ...
 
 
 class MetadataPublisher:

@@ -14,11 +14,9 @@ class Randomness(Protocol):
 
     def uniform(self, a: float, b: float) -> float:
         """Return a number between ``a`` and ``b``."""
-        ...
 
     def randrange(self, start: int) -> int:
         """Return a number from 0 to ``start`` - 1."""
-        ...
 
 
 class ElectionTimeout:

@@ -23,15 +23,12 @@ class PeerChannel(Protocol):
 
     async def run(self) -> None:
         """Run the channel's tasks until cancelled or closed."""
-        ...
 
     async def send(self, request: Request[R], *, timeout_ms: float | None = None) -> R:
         """Send a request and return the response. Raises `KafkaError`."""
-        ...
 
     def close(self) -> None:
         """Close the connection."""
-        ...
 
 
 class PeerChannels:

@@ -33,11 +33,9 @@ class QuorumStateStore(Protocol):
         Raises:
             ConfigurationError: the file cannot be read or is malformed.
         """
-        ...
 
     def write(self, state: ElectionState, *, kraft_version: int, voter_ids: Sequence[int]) -> None:
         """Replace the stored state durably. Raises `OSError`.
 
         ``kraft_version`` chooses the format; ``voter_ids`` are those of data version 0 (``currentVoters``).
         """
-        ...

@@ -7,6 +7,7 @@ and takes its place back without a rebalance (KIP-345).
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import NamedTuple
 
 from triokafka.coordinator.classic_group import rebalance
@@ -179,8 +180,8 @@ class _Join(NamedTuple):
             session_timeout_ms=request.session_timeout_ms,
             rebalance_timeout_ms=joiner.rebalance_timeout_ms,
             protocols=joiner.protocols,
+            is_new=True,
         )
-        member.is_new = True
         if group.state is GroupState.PREPARING_REBALANCE and group.initial_delay is not None:
             group.member_arrived = True
         group.add(member, request.protocol_type, self.reply)
@@ -202,19 +203,10 @@ class _Join(NamedTuple):
         """Give a static member's place to its restarted process and fence the old one. A stable group stays stable
         unless the protocol changes."""
         group, joiner, effects = self.group, self.joiner, self.effects
-        old_id, old_leader, before = member.member_id, group.leader_id, _Traits.of(member)
-        replaced = Member(
-            old_id,
-            instance_id=member.instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            session_timeout_ms=member.session_timeout_ms,
-            rebalance_timeout_ms=member.rebalance_timeout_ms,
-            protocols=member.protocols,
-        )
-        replaced.join_reply, replaced.sync_reply = group.take_join(member), member.sync_reply
+        old_id, old_leader, before = member.member_id, group.leader_id, copy(member)
+        group.take_join(member)
         member.sync_reply = None
-        rebalance.answer_waiting(group, replaced, FencedInstanceIdError.code, effects)
+        rebalance.answer_waiting(group, before, FencedInstanceIdError.code, effects)
         effects.timers.cancel(rebalance.session_timer(group, old_id))
         group.rename_static(member, member_id)
         member.client_id, member.client_host = joiner.client_id, joiner.client_host
@@ -239,7 +231,7 @@ class _Join(NamedTuple):
             if not effects.appended:
                 later.timers.cancel(rebalance.session_timer(group, member_id))
                 group.rename_static(member, old_id)
-                before.restore(group, member)
+                _restore(group, member, before)
             rebalance.start_session(group, member, later)
             if waiting is not None:
                 later.answer(waiting, JoinGroupResponse(error_code=group_append_error(error)))
@@ -273,33 +265,15 @@ def _answer_replaced(
     rebalance.start_session(group, member, effects)
 
 
-class _Traits(NamedTuple):
-    """A static member's traits before its replacement, to restore them when the append fails."""
-
-    protocols: tuple[MemberProtocol, ...]
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    client_id: str
-    client_host: str
-
-    @classmethod
-    def of(cls, member: Member) -> _Traits:
-        return cls(
-            member.protocols,
-            member.session_timeout_ms,
-            member.rebalance_timeout_ms,
-            member.client_id,
-            member.client_host,
-        )
-
-    def restore(self, group: ClassicGroup, member: Member) -> None:
-        group.update(
-            member,
-            protocols=self.protocols,
-            session_timeout_ms=self.session_timeout_ms,
-            rebalance_timeout_ms=self.rebalance_timeout_ms,
-        )
-        member.client_id, member.client_host = self.client_id, self.client_host
+def _restore(group: ClassicGroup, member: Member, before: Member) -> None:
+    """Give a member the properties that it had before another client took its place."""
+    group.update(
+        member,
+        protocols=before.protocols,
+        session_timeout_ms=before.session_timeout_ms,
+        rebalance_timeout_ms=before.rebalance_timeout_ms,
+    )
+    member.client_id, member.client_host = before.client_id, before.client_host
 
 
 def _reason_suffix(request: JoinGroupRequest) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
 from triokafka.coordinator.runtime.reply import Reply
@@ -18,6 +19,7 @@ class MemberProtocol(NamedTuple):
     metadata: bytes
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Member:
     """A member: its identity, timeouts, supported protocols and assignment.
 
@@ -25,43 +27,18 @@ class Member:
     this rebalance. Both are soft state; the rest is stored with the group.
     """
 
-    __slots__ = (
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "join_reply",
-        "member_id",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "sync_reply",
-    )
-
-    def __init__(
-        self,
-        member_id: str,
-        *,
-        instance_id: str | None,
-        client_id: str,
-        client_host: str,
-        session_timeout_ms: int,
-        rebalance_timeout_ms: int,
-        protocols: tuple[MemberProtocol, ...],
-        assignment: bytes = b"",
-    ) -> None:
-        self.member_id = member_id
-        self.instance_id = instance_id
-        self.client_id = client_id
-        self.client_host = client_host
-        self.session_timeout_ms = session_timeout_ms
-        self.rebalance_timeout_ms = rebalance_timeout_ms
-        self.protocols = protocols
-        self.assignment = assignment
-        self.is_new = False
-        self.join_reply: Reply[JoinGroupResponse] | None = None
-        self.sync_reply: Reply[SyncGroupResponse] | None = None
+    member_id: str
+    _: KW_ONLY
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+    assignment: bytes = b""
+    is_new: bool = False
+    join_reply: Reply[JoinGroupResponse] | None = None
+    sync_reply: Reply[SyncGroupResponse] | None = None
 
     def __repr__(self) -> str:
         return f"<Member {self.member_id}>"

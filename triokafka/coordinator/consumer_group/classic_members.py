@@ -87,8 +87,7 @@ def join(
     ):
         _downgrade_with(shard, group, member_id, joiner, requester, step, reply, effects)
         return
-    for change in step.changes:
-        effects.write(change)
+    effects.write(*step.changes)
     effects.answer(reply, joined(member_id, step.progress.epoch, asked.traits.protocols[0][0]))
 
     def appended(now: GroupEffects) -> None:

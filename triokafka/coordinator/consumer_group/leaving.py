@@ -54,8 +54,7 @@ def depart(shard: GroupShard, group: ConsumerGroup, member_ids: Collection[str],
         owned = {known: group.progress_of(known).held_partitions for known in left}
         downgrade(shard, group, classic_group(group, left, owned, shard.topics), effects)
         return
-    for change in remove(group, member_ids, shard.topics):
-        effects.write(change)
+    effects.write(*remove(group, member_ids, shard.topics))
 
     def departed(now: GroupEffects) -> None:
         for member_id in member_ids:

@@ -73,8 +73,7 @@ def upgrade(shard: GroupShard, classic: ClassicGroup, effects: GroupEffects) -> 
     for change in changes:
         group.replay(change)
     effects.write(group_removal(classic.group_id))
-    for change in changes:
-        effects.write(change)
+    effects.write(*changes)
 
     def upgraded(now: GroupEffects) -> None:
         now.note(f"group {classic.group_id!r} (generation {classic.generation}) became a consumer group")
@@ -226,10 +225,9 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, ef
     """Write the conversion of a consumer group to ``classic``. Once appended, ``classic`` takes its place, and
     rebalances if it is marked for it."""
     epoch = group.epoch
-    for change in [change for member_id in group.profiles for change in removal_of(group, member_id)]:
-        effects.write(change)
-    for change in group.removal():
-        effects.write(change)
+    for member_id in group.profiles:
+        effects.write(*removal_of(group, member_id))
+    effects.write(*group.removal())
     effects.write(group_change(classic, {member.member_id: member.assignment for member in classic.members.values()}))
     members = list(group.profiles)
 

@@ -15,7 +15,6 @@ from triokafka.coordinator.consumer_group.heartbeat import heartbeat as decide
 from triokafka.coordinator.consumer_group.leaving import leave as decide_leave
 from triokafka.coordinator.consumer_group.member import Partitions
 from triokafka.coordinator.consumer_group.migration import upgrade
-from triokafka.coordinator.consumer_group.records import ConsumerGroupChange
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
@@ -60,7 +59,7 @@ def heartbeat(
     before = group.progress.get(beat.member_id)
     replaced = group.static_members.get(beat.instance_id) if beat.instance_id is not None else None
     outcome = decide(group, beat, Circumstances.of(shard, group_id, effects, may_describe))
-    _write(outcome.changes, effects)
+    effects.write(*outcome.changes)
     sessions.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), effects)
     timeout_ms = outcome.profile.rebalance_timeout_ms
 
@@ -135,8 +134,3 @@ def _replace_classic(shard: GroupShard, classic: ClassicGroup, effects: GroupEff
         effects.timers.cancel(rebalance.session_timer(classic, member_id))
     if shard.is_stored(classic.group_id):
         effects.write(group_removal(classic.group_id))
-
-
-def _write(changes: list[ConsumerGroupChange], effects: GroupEffects) -> None:
-    for change in changes:
-        effects.write(change)

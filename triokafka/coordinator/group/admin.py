@@ -138,13 +138,11 @@ def delete(shard: GroupShard, group_id: str, reply: Reply[DeletableGroupResult],
         raise NonEmptyGroupError(f"group {group_id!r} is {group.state.value} and has {len(group.members)} members")
     room = max(MAX_RECORDS - len(effects.records), 0)
     keys = list(islice(shard.offsets.removable(group_id), room + 1))
-    for key in keys[:room]:
-        effects.write(OffsetChange(key, None))
+    effects.write(*(OffsetChange(key, None) for key in keys[:room]))
     if len(keys) > room:
         return False
     if isinstance(group, ConsumerGroup):
-        for change in group.removal():
-            effects.write(change)
+        effects.write(*group.removal())
     else:
         for member_id in list(group.pending_members):
             # A pending member does not keep a group alive; its join recreates the group or is refused.

@@ -31,8 +31,7 @@ def join(shard: GroupShard, joiner: Joiner, reply: Reply[JoinGroupResponse], eff
         if consumer_group.profiles:
             classic_members.join(shard, consumer_group, joiner, reply, effects)
             return
-        for change in consumer_group.removal():
-            effects.write(change)
+        effects.write(*consumer_group.removal())
     group = shard.groups.get(request.group_id)
     if group is None and request.member_id:
         raise UnknownMemberIdError(f"group {request.group_id!r} does not exist")

@@ -69,8 +69,8 @@ def _expire_group(shard: GroupShard, group: ClassicGroup | ConsumerGroup, effect
     if not all_expired or shard.offsets.has_pending(group.group_id):
         return looked_at
     if isinstance(group, ConsumerGroup):
-        for change in group.removal() if not group.profiles else ():
-            effects.write(change)
+        if not group.profiles:
+            effects.write(*group.removal())
     elif group.state is GroupState.EMPTY and not group.pending_members:
         effects.write(group_removal(group.group_id))
     return looked_at

@@ -60,9 +60,9 @@ class Effects(Generic[C]):
         self.on_committed: Callable[[Effects[C]], None] | None = None
         self.on_failed: Callable[[KafkaError, Effects[C]], None] | None = None
 
-    def write(self, record: C) -> None:
-        """Add a change. The changes of one operation are appended together or not at all."""
-        self.records.append(record)
+    def write(self, *changes: C) -> None:
+        """Add changes. The changes of one operation are appended together or not at all."""
+        self.records.extend(changes)
 
     def write_encoded(self, changes: Sequence[C], encoded: Sequence[CoordinatorRecord]) -> None:
         """Add changes whose records were encoded before the operation. They must come before all other changes.

@@ -7,12 +7,14 @@ from uuid import UUID
 
 from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.timer_queue import TimerKey
-from triokafka.coordinator.transaction import ending, expiry, timeouts
+from triokafka.coordinator.transaction import ending
 from triokafka.coordinator.transaction.completions import Completions
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
+from triokafka.coordinator.transaction.expired_transactional_ids import remove_expired_ids
 from triokafka.coordinator.transaction.partitions import resume_waiting
 from triokafka.coordinator.transaction.records import TransactionEffects
-from triokafka.coordinator.transaction.transaction_shard import COMPLETE, TIMEOUTS, WAIT, TransactionShard
+from triokafka.coordinator.transaction.timed_out_transactions import abort_timed_out
+from triokafka.coordinator.transaction.transaction_shard import COMPLETE, TIMEOUT_SCAN, WAIT, TransactionShard
 from triokafka.topic_names import TRANSACTION_STATE_TOPIC
 
 
@@ -30,7 +32,7 @@ def transaction_coordinator_type(
             partition, leader_epoch, config, completions, transaction_version, needs_producer_id
         ),
         timer_fired=timer_fired,
-        expire=expiry.expire,
+        expire=remove_expired_ids,
         topics_deleted=topics_deleted,
         commit_timeout_ms=config.write_timeout_ms,
         expiry_interval_ms=config.remove_expired_transactions_interval_ms,
@@ -39,8 +41,8 @@ def transaction_coordinator_type(
 
 def timer_fired(shard: TransactionShard, key: TimerKey, effects: TransactionEffects) -> None:
     """Handle an expired timer: the scan for timeouts, a waiting request, or a repeated completion."""
-    if key == TIMEOUTS:
-        timeouts.abort_timed_out(shard, effects)
+    if key == TIMEOUT_SCAN:
+        abort_timed_out(shard, effects)
     elif key.kind == WAIT:
         resume_waiting(shard, key.entity_id, effects)
     elif key.kind == COMPLETE:

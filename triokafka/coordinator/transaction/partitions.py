@@ -112,7 +112,7 @@ def add(
             partitions
         ):
             shard.write(transactional_id, current.with_partitions(partitions, effects.at.wall_ms, version), effects)
-            effects.on_appended = shard.schedule_timeouts
+            effects.on_appended = shard.schedule_timeout_scan
         effects.answer(reply, None)
 
 

@@ -11,7 +11,7 @@ from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to, run_steps, run_together
-from triokafka.coordinator.transaction import ending, initialization, partitions, timeouts
+from triokafka.coordinator.transaction import ending, initialization, partitions
 from triokafka.coordinator.transaction.completions import Completion, Completions
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
@@ -19,6 +19,7 @@ from triokafka.coordinator.transaction.description import ListedTransaction, Tra
 from triokafka.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from triokafka.coordinator.transaction.producer_id_needed import ProducerIdNeeded
 from triokafka.coordinator.transaction.records import TransactionChange, TransactionEffects
+from triokafka.coordinator.transaction.timed_out_transactions import abort_with_new_id
 from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 from triokafka.errors import CoordinatorLoadInProgressError, KafkaError, TransactionalIdNotFoundError
 from triokafka.structs import TopicPartition
@@ -103,7 +104,7 @@ class TransactionCoordinator:
                 partition, transactional_id = next(iter(self._exhausted))
                 try:
                     operation = partial(
-                        timeouts.abort_with_new_id,
+                        abort_with_new_id,
                         transactional_id=transactional_id,
                         new_producer_id=await self._new_producer_id(),
                     )

@@ -22,7 +22,7 @@ from triokafka.coordinator.transaction.records import TransactionChange, Transac
 from triokafka.coordinator.transaction.state import PREPARED, TransactionState
 from triokafka.structs import TopicPartition
 
-TIMEOUTS = TimerKey("timeouts")
+TIMEOUT_SCAN = TimerKey("timeout scan")
 """The scan for transactions that are open for too long."""
 WAIT = "wait"
 """The time limit of additions that wait for the end of the previous transaction."""
@@ -50,7 +50,7 @@ class TransactionShard:
         completions: takes over decided transactions.
         transaction_version: the finalized level of ``transaction.version``.
         needs_producer_id: called with the partition and a transactional id whose transaction can end only with a new
-            producer id; see `timeouts.abort_with_new_id`.
+            producer id; see `timed_out_transactions.abort_with_new_id`.
     """
 
     partition: int
@@ -126,7 +126,7 @@ class TransactionShard:
         self._loading = False
         self.completions.forget(self.partition)
         self.commit(self._committed_below)
-        self.schedule_timeouts(effects)
+        self.schedule_timeout_scan(effects)
 
     def unload(self) -> list[Reply[Any]]:
         """Drop the soft state and return the replies of waiting requests."""
@@ -161,14 +161,14 @@ class TransactionShard:
         """Store the new state of an id."""
         effects.write(TransactionChange(transactional_id, value))
 
-    def schedule_timeouts(self, effects: TransactionEffects, *, continues: bool = False) -> None:
+    def schedule_timeout_scan(self, effects: TransactionEffects, *, continues: bool = False) -> None:
         """Have open transactions compared with their timeouts after the interval, if there are any.
 
         ``continues``: the last comparison left some out.
         """
-        if self.ongoing and TIMEOUTS not in self.timers:
+        if self.ongoing and TIMEOUT_SCAN not in self.timers:
             seconds = _PAUSE if continues else self.config.abort_timed_out_transactions_interval_ms / 1000
-            self.timers.schedule(TIMEOUTS, effects.at.now + seconds)
+            self.timers.schedule(TIMEOUT_SCAN, effects.at.now + seconds)
 
     def _completion(self, transactional_id: str, value: TransactionMetadata) -> Completion:
         return Completion(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from typing import Any
 
 import pytest
@@ -160,7 +161,7 @@ async def test_quorum_is_this_node(version: int) -> None:
         assert (voter.replica_id, voter.log_end_offset) == (1, partition.high_watermark)
         assert wrong.error_code == UNKNOWN
         if version >= 2:
-            assert voter.replica_directory_id == node.process.controller.identity.directory_ids["/data"]
+            assert voter.replica_directory_id == node.process.controller.metadata.identity.directory_ids["/data"]
             assert [found.node_id for found in response.nodes] == [1]
 
 
@@ -206,6 +207,18 @@ async def test_log_directories_report_their_partitions() -> None:
                 for partition in topic.partitions
             ]
             assert found == [2]
+
+
+async def test_relative_directories_are_described_and_accepted_by_their_absolute_paths() -> None:
+    """kafka-reassign-partitions accepts only absolute paths, and takes them from DescribeLogDirs (KIP-113)."""
+    async with running_node(log_dirs=("one", "two")) as node:
+        await node.create("t")
+        shown = [result.log_dir for result in (await node.call(DescribeLogDirsRequest(topics=None), 5)).results]
+        assert shown == [os.path.abspath("one"), os.path.abspath("two")]
+        for path in shown:
+            wanted = AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name="t", partitions=[0])])
+            moved = await node.call(AlterReplicaLogDirsRequest(dirs=[wanted]), 2)
+            assert moved.results[0].partitions[0].error_code == 0
 
 
 async def test_directory_that_failed_says_so_and_holds_nothing() -> None:

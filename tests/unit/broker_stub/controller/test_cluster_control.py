@@ -218,7 +218,7 @@ def test_silent_brokers_are_fenced_one_at_a_time_the_oldest_first() -> None:
     for broker_id, at in ((1, 1.0), (2, 0.0), (3, 5.0)):
         rig.register(at, broker_id=broker_id, incarnation=broker_id)
         rig.beat(at, broker_id=broker_id)
-    assert rig.control.oldest_session(rig.image) == (2, SESSION)
+    assert rig.control.sessions.oldest(rig.image) == (2, SESSION)
     late = 1.0 + SESSION + 0.001
     for expected in (2, 1, None):
         outcome = rig.control.fence_stale(rig.image, now=late)
@@ -240,8 +240,8 @@ def test_resumed_controller_gives_every_broker_a_new_session() -> None:
     rig = Rig()
     rig.register()
     rig.beat()
-    rig.control.resume(100.0)
-    assert rig.control.oldest_session(rig.image) == (1, 100.0 + SESSION)
+    rig.control.sessions.resume(100.0)
+    assert rig.control.sessions.oldest(rig.image) == (1, 100.0 + SESSION)
     assert rig.control.fence_stale(rig.image, now=105.0).records == []
 
 
@@ -250,7 +250,7 @@ def test_new_controller_gives_every_broker_a_session_and_lets_its_own_register_a
     control_ = control()
     image = cluster(brokers=(1, 2))
     control_.begin(image, now=5.0, own_id=1, cluster_id="cluster-a")
-    assert control_.oldest_session(image) == (1, 5.0 + SESSION)
+    assert control_.sessions.oldest(image) == (1, 5.0 + SESSION)
     assert control_.register(image, registration(1, 9), now=5.0, next_offset=50).response == 50
     with pytest.raises(errors.DuplicateBrokerRegistrationError):
         control_.register(image, registration(2, 9), now=5.0, next_offset=50)
@@ -283,6 +283,6 @@ def test_session_of_the_node_that_led_the_quorum_before_began_when_it_fell_silen
     for silence, ends in ((1.5, 5.0 + SESSION - 1.5), (100.0, 5.0 + SESSION / 2)):
         control_ = control()
         control_.begin(image, now=5.0, cluster_id="cluster-a", silent=(2, silence))
-        assert control_.oldest_session(image) == (2, ends)
+        assert control_.sessions.oldest(image) == (2, ends)
         control_.begin(image, now=5.0, cluster_id="cluster-a", silent=(7, silence))
-        assert control_.oldest_session(image) == (1, 5.0 + SESSION)
+        assert control_.sessions.oldest(image) == (1, 5.0 + SESSION)

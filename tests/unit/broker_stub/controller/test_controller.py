@@ -140,7 +140,7 @@ class TestSessions:
 class TestStart:
     async def test_new_cluster_has_features_and_a_registered_broker(self) -> None:
         async with running(MemoryWorld()) as controller:
-            assert features.finalized(controller.image, controller.kraft_version) == {
+            assert features.finalized(controller.image, controller.metadata.kraft_version) == {
                 "metadata.version": 25,
                 "kraft.version": 1,
                 "group.version": 1,
@@ -150,7 +150,7 @@ class TestStart:
             broker = controller.image.brokers[1]
             assert not broker.fenced and broker.broker_epoch > 0
             assert broker.endpoints == (ENDPOINT,)
-            assert broker.directories == (controller.identity.directory_ids[DATA],)
+            assert broker.directories == (controller.metadata.identity.directory_ids[DATA],)
 
     async def test_restart_gives_the_same_image(self) -> None:
         world = MemoryWorld()
@@ -165,11 +165,11 @@ class TestStart:
                 )
             )
             await allocate(controller)
-            before, cluster_id = controller.image, controller.cluster_id
+            before, cluster_id = controller.image, controller.metadata.cluster_id
         async with running(world, register=False) as controller:
             assert same(controller.image, before)
             assert controller.image.brokers == before.brokers
-            assert controller.cluster_id == cluster_id
+            assert controller.metadata.cluster_id == cluster_id
 
     async def test_every_start_leads_a_new_epoch(self) -> None:
         world = MemoryWorld()
@@ -258,7 +258,7 @@ class TestSnapshot:
         world, image = await self.cut(snapshot=True)
         async with running(world, register=False) as controller:
             assert same(controller.image, image)
-            assert features.finalized(controller.image, controller.kraft_version)["kraft.version"] == 1
+            assert features.finalized(controller.image, controller.metadata.kraft_version)["kraft.version"] == 1
             assert codes(await local(controller).create_topics(creation(wanted("early")))) == [
                 errors.TopicAlreadyExistsError.code
             ]
@@ -381,7 +381,7 @@ class TestQueue:
             heard.append((image.offset, set(image.topics)))
 
         async with running(MemoryWorld()) as controller:
-            controller.publisher.subscribe(publisher)
+            controller.metadata.publisher.subscribe(publisher)
             assert heard == [(controller.image.offset, set())]
             await local(controller).create_topics(creation(wanted("a")))
             assert heard[-1] == (controller.image.offset, {"a"})
@@ -396,7 +396,7 @@ class TestQueue:
     async def test_delta_leads_from_the_image_before_to_the_image(self) -> None:
         links: list[tuple[MetadataImage, MetadataImage]] = []
         async with running(MemoryWorld()) as controller:
-            controller.publisher.subscribe(lambda delta, image: links.append((delta.base, image)))
+            controller.metadata.publisher.subscribe(lambda delta, image: links.append((delta.base, image)))
             for name in "abc":
                 await local(controller).create_topics(creation(wanted(name)))
         for (_, before), (base, _) in itertools.pairwise(links):
@@ -409,8 +409,8 @@ class TestQueue:
             raise RuntimeError("cannot follow")
 
         async with running(MemoryWorld()) as controller:
-            controller.publisher.subscribe(broken)
-            controller.publisher.subscribe(lambda delta, image: heard.append(image.offset))
+            controller.metadata.publisher.subscribe(broken)
+            controller.metadata.publisher.subscribe(lambda delta, image: heard.append(image.offset))
             assert codes(await local(controller).create_topics(creation(wanted("t")))) == [0]
         assert len(heard) == 2
 
@@ -487,7 +487,7 @@ class TestQueue:
     async def test_caller_that_gives_up_during_the_commit_does_not_stop_it(self) -> None:
         async with running(MemoryWorld()) as controller:
             with trio.CancelScope() as scope:
-                controller.publisher.subscribe(lambda delta, image: scope.cancel() if image.topics else None)
+                controller.metadata.publisher.subscribe(lambda delta, image: scope.cancel() if image.topics else None)
                 await local(controller).create_topics(creation(wanted("t")))
             assert set(controller.image.topics) == {"t"}
             assert codes(await local(controller).create_topics(creation(wanted("u")))) == [0]
@@ -573,7 +573,7 @@ class TestOperations:
                 ]
             )
             changed: list[set[tuple[int, str]]] = []
-            controller.publisher.subscribe(lambda delta, image: changed.append(delta.changed_configs))
+            controller.metadata.publisher.subscribe(lambda delta, image: changed.append(delta.changed_configs))
             await local(controller).incremental_alter_configs(request)
             assert changed[-1] == {(2, "t")}
             assert controller.state.configuration.effective.topic_config_of(controller.image)("t").retention_ms == 5

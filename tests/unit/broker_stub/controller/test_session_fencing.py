@@ -39,10 +39,10 @@ async def fence(queue: Failing) -> float:
     silent_since = trio.current_time()
     ends_at = silent_since + TIMEOUT
 
-    def oldest_session(image: object) -> tuple[int, float] | None:
+    def oldest(image: object) -> tuple[int, float] | None:
         return None if queue.fenced.is_set() else (7, ends_at)
 
-    state = SimpleNamespace(cluster=SimpleNamespace(oldest_session=oldest_session), committed=None)
+    state = SimpleNamespace(cluster=SimpleNamespace(sessions=SimpleNamespace(oldest=oldest)), committed=None)
     fencing = SessionFencing(
         MemoryWorld(), cast(ControllerState, state), cast(EventQueue, cast(Any, queue)), timeout=TIMEOUT
     )

@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
-from triokafka.broker_stub.gateway.local import LocalControllerGateway
+from triokafka.broker_stub.gateway.local import _OPERATIONS, LocalControllerGateway
 from triokafka.broker_stub.gateway.remote import RemoteControllerGateway
 from triokafka.broker_stub.gateway.switching import switching_gateway
 from triokafka.errors import NotControllerError
@@ -72,3 +73,12 @@ def test_unknown_operation_is_an_attribute_error() -> None:
 def test_both_gateways_have_every_operation_with_its_parameters(operation: str, kind: type) -> None:
     wanted = inspect.signature(getattr(ControllerGateway, operation)).parameters
     assert inspect.signature(getattr(kind, operation)).parameters.keys() == wanted.keys()
+
+
+def test_local_gateway_executes_every_request_that_handlers_send() -> None:
+    sent = {
+        handler.request_type.__name__
+        for handler in Handlers().values()
+        if "gateway_without_slot().send(" in inspect.getsource(handler.function)
+    }
+    assert sent == _OPERATIONS.keys()

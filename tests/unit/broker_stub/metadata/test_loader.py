@@ -105,7 +105,7 @@ class Node:
         self.published.append(image)
 
     def catch_up(self, log: Log) -> None:
-        while (change := done(self.loader.next_change(log))) is not None:
+        while (change := done(self.loader.next_change(log.read_committed))) is not None:
             self.loader.publish(change.delta, change.image)
 
     def load(self, image: MetadataImage) -> None:
@@ -138,7 +138,7 @@ def test_log_that_is_far_ahead_is_published_in_small_changes() -> None:
     for number in range(100):
         log.append(*(config(f"t{number}-{i}") for i in range(100)))
     sizes = []
-    while (change := done(node.loader.next_change(log))) is not None:
+    while (change := done(node.loader.next_change(log.read_committed))) is not None:
         sizes.append(len(change.delta.changed_configs))
         node.loader.publish(change.delta, change.image)
     assert sum(sizes) == 10_000
@@ -150,11 +150,11 @@ def test_large_batch_is_replayed_in_steps_and_published_whole() -> None:
     log, node = Log(), Node()
     log.append(*(config(f"t{number}") for number in range(5_000)))
     portions = []
-    for portion in node.loader.next_change(log):
+    for portion in node.loader.next_change(log.read_committed):
         portions.append(portion)
         if len(portions) == 10:
             break  # the next call goes on
-    change = node.loader.next_change(log)
+    change = node.loader.next_change(log.read_committed)
     portions += list(change)
     assert max(portions) <= 100
     assert sum(portions) == 5_000
@@ -168,7 +168,7 @@ def test_time_of_the_last_published_record_is_known() -> None:
     assert node.loader.applied_ms == -1
     log.append(*created(1))
     log.append(*created(2, "u"))
-    change = done(node.loader.next_change(log))
+    change = done(node.loader.next_change(log.read_committed))
     assert change is not None
     assert node.loader.applied_ms == -1
     node.loader.publish(change.delta, change.image)
@@ -404,7 +404,7 @@ def _follow(seed: int, steps: list[str]) -> None:
                 if open_since is None:
                     assert node.loader.image.offset == log.end_offset - 1
             case "pause":
-                for _ in node.loader.next_change(log):
+                for _ in node.loader.next_change(log.read_committed):
                     break  # goes on with the next call
             case "snapshot":
                 other = Node()

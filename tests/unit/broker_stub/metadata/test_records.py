@@ -36,7 +36,7 @@ def test_batch_is_decoded_with_its_offsets_and_epoch() -> None:
 async def test_opening_of_an_epoch_is_one_control_batch_with_leader_and_voters() -> None:
     async with running(MemoryWorld()) as controller:
         data = bytes(controller.metadata.files.read(0, 1))
-        directory = controller.identity.directory_ids[DATA]
+        directory = controller.metadata.identity.directory_ids[DATA]
     (batch,) = decode_batches(data)
     assert (batch.base_offset, batch.last_offset, batch.epoch, batch.kraft_version) == (0, 2, 1, 1)
     assert batch.records == []

@@ -27,10 +27,10 @@ def abort_timed_out(shard: TransactionShard, effects: TransactionEffects) -> Non
         if aborted >= _ABORTS_AT_ONCE:
             break
     continues = aborted >= _ABORTS_AT_ONCE
-    effects.on_appended = lambda later: shard.schedule_timeouts(later, continues=continues)
-    effects.on_failed = lambda error, later: shard.schedule_timeouts(later)
+    effects.on_appended = lambda later: shard.schedule_timeout_scan(later, continues=continues)
+    effects.on_failed = lambda error, later: shard.schedule_timeout_scan(later)
     if not effects.records:
-        shard.schedule_timeouts(effects)
+        shard.schedule_timeout_scan(effects)
 
 
 def abort_with_new_id(

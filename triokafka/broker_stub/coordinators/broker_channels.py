@@ -6,7 +6,7 @@ The addresses come from the metadata image: a broker's endpoint on the inter-bro
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.errors import KafkaConnectionError
@@ -19,18 +19,6 @@ if TYPE_CHECKING:  # imported with the first request to another broker
     from triokafka.security.client_security import ClientSecurity
 
 R = TypeVar("R", bound=Response)
-
-
-class NodeRequests(Protocol):
-    """Sends requests to other brokers of the cluster."""
-
-    async def send(self, node_id: int, request: Request[R], *, min_version: int | None = None) -> R:
-        """Send a request, in ``min_version`` or a later one, and return the response.
-
-        Raises:
-            KafkaError: the broker is unknown or cannot be reached now, or does not know the API. It may have served
-                the request.
-        """
 
 
 class BrokerChannels:
@@ -65,7 +53,12 @@ class BrokerChannels:
         self._channels: dict[int, NodeChannel] = {}
 
     async def send(self, node_id: int, request: Request[R], *, min_version: int | None = None) -> R:
-        """See `NodeRequests`."""
+        """Send a request to a broker, in ``min_version`` or a later one, and return the response.
+
+        Raises:
+            KafkaError: the broker is unknown or cannot be reached now, or does not know the API. It may have served
+                the request.
+        """
         return await self._channel(node_id).send(request, min_version=min_version, timeout_ms=self._timeout_ms())
 
     def _channel(self, node_id: int) -> NodeChannel:

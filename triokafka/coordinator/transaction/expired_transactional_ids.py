@@ -14,7 +14,7 @@ _PAUSE: Final = 0.01
 """Seconds between two steps, so that requests can run in between."""
 
 
-def expire(shard: TransactionShard, effects: TransactionEffects) -> float | None:
+def remove_expired_ids(shard: TransactionShard, effects: TransactionEffects) -> float | None:
     """Write tombstones for ids that have been idle for their retention. Scans a large shard in steps.
 
     Returns the seconds until the next step, and None when the scan is complete.
