@@ -1245,3 +1245,10 @@ def category_of(error: Exception) -> ErrorCategory:
     if isinstance(error, RetriableError):
         return ErrorCategory.RETRIABLE
     return ErrorCategory.ABORTABLE
+
+
+def first_leaf(error: BaseException) -> BaseException:
+    """Return the first error in a group that is not a group itself; an error that is no group is returned as it is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

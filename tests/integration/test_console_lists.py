@@ -60,7 +60,7 @@ async def test_console_has_read_the_names_of_topics_when_its_address_is_printed(
     """The first list of topics does not wait for them, and samples do not take the processor from it."""
     monkeypatch.setattr(sessions, "_WARM_SECONDS", 600.0)
     events: list[str] = []
-    names = ClusterView._names
+    names = ClusterView.names
 
     async def noting_names(view: ClusterView) -> Any:
         found = await names(view)
@@ -70,7 +70,7 @@ async def test_console_has_read_the_names_of_topics_when_its_address_is_printed(
     async def noting_samples(view: ClusterView, seen: Iterable[str]) -> None:
         events.append("samples")
 
-    monkeypatch.setattr(ClusterView, "_names", noting_names)
+    monkeypatch.setattr(ClusterView, "names", noting_names)
     monkeypatch.setattr(ClusterView, "sample_groups", noting_samples)
     async with running_broker() as broker, served_console({"bootstrap_servers": broker.bootstrap_servers}):
         assert events[:1] == ["names"]

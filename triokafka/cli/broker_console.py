@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.metrics.sample import Sample
+    from triokafka.console import ConsoleOptions
     from triokafka.console.fault_switches import FaultSwitches
     from triokafka.console.scraped_metrics import MetricsSource
+    from triokafka.console.serving import ConsoleAddress
     from triokafka.world import World
 
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+"""The hosts on which only this machine reaches a page."""
 Samples = Callable[[], Iterable["Sample"]]
 
 
@@ -27,7 +30,7 @@ def console_address(option: str, text: str) -> tuple[str, int]:
     """Return the address of a page that needs no login. Raises `WrongUse`."""
     host, port = address_of(option, text)
     host = host.strip("[]")
-    if host not in _LOOPBACK:
+    if host not in LOOPBACK:
         why = "the page has no login, so it listens on 127.0.0.1. For others: triokafka console --login"
         raise WrongUse(f"{option} {text}: {why}.")
     import_console()
@@ -93,15 +96,34 @@ async def open_console(
 ) -> str:
     """Serve a console in a nursery until that is cancelled, and return its URL. Raises `ConfigurationError`."""
     from triokafka.console import ConsoleOptions
-    from triokafka.console.serving import ConsoleAddress, serve_console
+    from triokafka.console.serving import ConsoleAddress
 
-    hosts: set[str] = set()
     client = {"bootstrap_servers": bootstrap, "client_id": "triokafka-console"}
+    hosts: set[str] = set()
     options = ConsoleOptions(client, hosts, allow_changes=allow_changes, metrics=metrics, faults=faults)
     served = ConsoleAddress(*address)
+    return await start_console(nursery, option, served, options, hosts, world, trio.sleep_forever)
+
+
+async def start_console(
+    nursery: trio.Nursery,
+    option: str,
+    address: ConsoleAddress,
+    options: ConsoleOptions,
+    hosts: set[str],
+    world: World,
+    stopped: Callable[[], Awaitable[None]],
+) -> str:
+    """Serve a console in a nursery until ``stopped`` returns, and return its URL. ``hosts`` are those of its options.
+
+    Raises:
+        ConfigurationError: the address cannot be used. The message begins with ``option``, which named it.
+    """
+    from triokafka.console.serving import serve_console
+
     try:
-        url: str = await nursery.start(serve_console, served, options, hosts, world, trio.sleep_forever)
+        url: str = await nursery.start(serve_console, address, options, hosts, world, stopped)
     except OSError as error:
-        text = f"{served.shown_host}:{served.port}: {error.strerror or error}"
+        text = f"{address.shown_host}:{address.port}: {error.strerror or error}"
         raise ConfigurationError(f"{option}: cannot listen on {text}. Choose another address or port") from error
     return url

@@ -6,6 +6,7 @@ start-up time.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -122,6 +123,14 @@ def address_of(option: str, address: str) -> tuple[str, int]:
     if whole_number(port, 65_535) is None:
         raise WrongUse(f"{option} {address}: a port is a number from 0 to 65535.")
     return host, int(port)
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals that shut down. SIGHUP is not one of them if the parent ignores it, as ``nohup`` does."""
+    asked = [signal.SIGTERM, signal.SIGINT]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        asked.append(signal.SIGHUP)
+    return asked
 
 
 def _listener_name(number: int) -> str:

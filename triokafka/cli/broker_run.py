@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
-import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from triokafka.cli.broker_options import BrokerOptions, WrongUse, address_of, properties_of
+from triokafka.cli.broker_options import BrokerOptions, WrongUse, address_of, ending_signals, properties_of
 from triokafka.cli.control_token import control_token
 from triokafka.cli.progress import Advance, progress, shows_progress
 from triokafka.named_tuple import NamedTuple
@@ -340,21 +339,13 @@ class _End:
             nursery.cancel_scope.cancel()
 
 
-def _ending_signals() -> list[signal.Signals]:
-    """Return the signals that shut down. SIGHUP is not one of them if the parent ignores it, as ``nohup`` does."""
-    asked = [signal.SIGTERM, signal.SIGINT]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        asked.append(signal.SIGHUP)
-    return asked
-
-
 async def _until_signalled(serve: Callable[[_End], Awaitable[int]]) -> int:
     """Return the exit status of ``serve``; 0 when a signal stops it during the start."""
     import trio
 
     status = 0
     failure: Exception | None = None
-    with trio.open_signal_receiver(*_ending_signals()) as signals:
+    with trio.open_signal_receiver(*ending_signals()) as signals:
         async with trio.open_nursery() as nursery:
             end = _End(nursery.cancel_scope)
 

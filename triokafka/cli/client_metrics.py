@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import uuid
-from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
+from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -24,20 +24,16 @@ def command() -> None:
 
 
 @command.command("list", epilog=examples("triokafka client-metrics list", "triokafka client-metrics list --json"))
-@admin_options
+@admin_command
 @output_options
-def list_names(connection: AdminConnection, output: str) -> int:
+async def list_names(admin: AdminClient, output: str) -> None:
     """Print the names of all subscriptions, one a line."""
-
-    async def work(admin: AdminClient) -> None:
-        names = await _names(admin)
-        if output == "json":
-            print_json(names)
-        else:
-            for name in names:
-                click.echo(name)
-
-    return connection.run(work)
+    names = await _names(admin)
+    if output == "json":
+        print_json(names)
+    else:
+        for name in names:
+            click.echo(name)
 
 
 @command.command(
@@ -45,32 +41,28 @@ def list_names(connection: AdminConnection, output: str) -> int:
     epilog=examples("triokafka client-metrics describe", "triokafka client-metrics describe --name latency"),
 )
 @click.option("--name", metavar="NAME", help="Show this subscription only.")
-@admin_options
+@admin_command
 @output_options
-def describe(connection: AdminConnection, output: str, name: str | None) -> int:
+async def describe(admin: AdminClient, output: str, name: str | None) -> None:
     """Print subscriptions: interval, metrics and matching clients. Exit status 0 also if there are none."""
     from triokafka.client.admin import ConfigResource
 
-    async def work(admin: AdminClient) -> None:
-        names = [one for one in await _names(admin) if name in (None, one)]
-        if name is not None and not names and output != "json":
-            click.echo(f"The client metric resource {name} doesn't exist and doesn't have dynamic config.")
-            return
-        resources = {one: ConfigResource.client_metrics(one) for one in names}
-        found = await admin.describe_configs(list(resources.values())) if names else {}
-        values = {
-            one: {key: entry.value for key, entry in sorted(found[resource].items())}
-            for one, resource in resources.items()
-        }
-        if output == "json":
-            print_json(values)
-            return
-        for one, entries in values.items():
-            click.echo(f"Client metrics configs for {one} are:")
-            for key, value in entries.items():
-                click.echo(f"  {key}={value}")
-
-    return connection.run(work)
+    names = [one for one in await _names(admin) if name in (None, one)]
+    if name is not None and not names and output != "json":
+        click.echo(f"The client metric resource {name} doesn't exist and doesn't have dynamic config.")
+        return
+    resources = {one: ConfigResource.client_metrics(one) for one in names}
+    found = await admin.describe_configs(list(resources.values())) if names else {}
+    values = {
+        one: {key: entry.value for key, entry in sorted(found[resource].items())} for one, resource in resources.items()
+    }
+    if output == "json":
+        print_json(values)
+        return
+    for one, entries in values.items():
+        click.echo(f"Client metrics configs for {one} are:")
+        for key, value in entries.items():
+            click.echo(f"  {key}={value}")
 
 
 @command.command(
@@ -92,15 +84,15 @@ def describe(connection: AdminConnection, output: str, name: str | None) -> int:
     help="Clients that push: client_id, client_instance_id, client_software_name, client_software_version,"
     " client_source_address or client_source_port with a regular expression; several must all match; '' for all.",
 )
-@admin_options
-def alter(
-    connection: AdminConnection,
+@admin_command
+async def alter(
+    admin: AdminClient,
     name: str | None,
     generate_name: bool,
     interval: str | None,
     metrics: str | None,
     match: tuple[str, ...],
-) -> int:
+) -> None:
     """Make or change a subscription. An empty value restores the default."""
     from triokafka.client.admin import ConfigResource
 
@@ -112,27 +104,20 @@ def alter(
     changes = {key: value or None for key, value in given.items() if value is not None}
     if not changes:
         raise click.UsageError("Give at least one of --interval, --metrics and --match.")
-    chosen = _new_name() if name is None else name
-
-    async def work(admin: AdminClient) -> None:
-        await admin.incremental_alter_configs({ConfigResource.client_metrics(chosen): changes})
-        click.echo(f"Altered client metrics config for {chosen}.")
-
-    return connection.run(work)
+    chosen = format_uuid(uuid.uuid4()) if name is None else name
+    await admin.incremental_alter_configs({ConfigResource.client_metrics(chosen): changes})
+    click.echo(f"Altered client metrics config for {chosen}.")
 
 
 @command.command("delete", epilog=examples("triokafka client-metrics delete --name latency"))
 @click.option("--name", metavar="NAME", required=True, help="The subscription.")
-@admin_options
-def delete(connection: AdminConnection, name: str) -> int:
+@admin_command
+async def delete(admin: AdminClient, name: str) -> None:
     """Delete a subscription. Clients stop to push its metrics when they next ask."""
     from triokafka.client.admin import ConfigResource
 
-    async def work(admin: AdminClient) -> None:
-        await admin.reset_configs({ConfigResource.client_metrics(name): _KEYS})
-        click.echo(f"Deleted client metrics config for {name}.")
-
-    return connection.run(work)
+    await admin.reset_configs({ConfigResource.client_metrics(name): _KEYS})
+    click.echo(f"Deleted client metrics config for {name}.")
 
 
 async def _names(admin: AdminClient) -> list[str]:
@@ -140,7 +125,3 @@ async def _names(admin: AdminClient) -> list[str]:
 
     found = await admin.list_config_resources([ConfigResourceType.CLIENT_METRICS])
     return sorted(resource.name for resource in found)
-
-
-def _new_name() -> str:
-    return urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +16,8 @@ from triokafka.cli.config_entities import (
     quota_entity,
     words,
 )
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option, pair, read_properties_text
-from triokafka.cli.output import CommandGroup, examples, output_options
+from triokafka.cli.connection import admin_command, controller_option, pair, read_properties_text
+from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.quotas import print_quotas, quota_number
 from triokafka.cli.user_configs import credentials, has_credentials, print_credentials, taken_alterations
 from triokafka.cli.values import INT32, whole_number
@@ -47,32 +46,28 @@ def command() -> None:
     ),
 )
 @controller_option
-@admin_options
+@admin_command
 @entity_options(ALL_TYPES)
 @click.option("--all", "everything", is_flag=True, help="Include default values.")
 @output_options
-def describe(
-    connection: AdminConnection,
+async def describe(
+    admin: AdminClient,
     everything: bool,
     output: str,
     entity_types: tuple[str, ...],
     entity_names: tuple[str, ...],
     entity_default: bool,
     **flags: Any,
-) -> int:
+) -> None:
     """Print configurations, with the source of each value and its synonyms."""
     entities = chosen_entities(entity_types, entity_names, entity_default, flags, needs_name=False)
-
-    async def work(admin: AdminClient) -> None:
-        if entities[0].kind in QUOTA_PARTS:
-            found = await credentials(admin, entities[0]) if has_credentials(entities) else {}
-            await print_quotas(admin, entities, output, credentials=found)
-            if output == "text":
-                print_credentials(found)
-        else:
-            await _describe_resources(admin, entities[0], everything, output)
-
-    return connection.run(work)
+    if entities[0].kind in QUOTA_PARTS:
+        found = await credentials(admin, entities[0]) if has_credentials(entities) else {}
+        await print_quotas(admin, entities, output, credentials=found)
+        if output == "text":
+            print_credentials(found)
+    else:
+        await _describe_resources(admin, entities[0], everything, output)
 
 
 @command.command(
@@ -85,7 +80,7 @@ def describe(
     ),
 )
 @controller_option
-@admin_options
+@admin_command
 @entity_options(ALL_TYPES)
 @click.option(
     "--add-config", "added", multiple=True, metavar="NAME=VALUE,…", help="Set values; lists in brackets: a=1,b=[x,y]."
@@ -95,8 +90,8 @@ def describe(
 @click.option("--append-config", "appended", multiple=True, metavar="NAME=VALUE", help="Add items to lists.")
 @click.option("--subtract-config", "subtracted", multiple=True, metavar="NAME=VALUE", help="Remove items from lists.")
 @click.option("--dry-run", is_flag=True, help="Validate on the broker without changing anything.")
-def alter(
-    connection: AdminConnection,
+async def alter(
+    admin: AdminClient,
     added: tuple[str, ...],
     add_config_file: str | None,
     deleted: tuple[str, ...],
@@ -107,7 +102,7 @@ def alter(
     entity_names: tuple[str, ...],
     entity_default: bool,
     **flags: Any,
-) -> int:
+) -> None:
     """Change single values of one configuration."""
     entities = chosen_entities(entity_types, entity_names, entity_default, flags, needs_name=True)
     values = {} if add_config_file is None else read_properties_text(add_config_file)
@@ -124,29 +119,25 @@ def alter(
     both = sorted(set(values) & set(gone))
     if both:
         raise click.UsageError(f"{', '.join(both)} cannot be both set and deleted.")
-
-    async def work(admin: AdminClient) -> None:
-        if entities[0].kind in QUOTA_PARTS:
-            if appended or subtracted:
-                raise click.UsageError("--append-config and --subtract-config change lists, but quotas are numbers.")
-            numbers: dict[str, float | None] = {name: quota_number(name, text) for name, text in values.items()}
-            numbers.update(dict.fromkeys(gone))
-            if scram and dry_run:
-                raise click.UsageError("--dry-run: brokers cannot validate SCRAM credentials without changing them.")
-            if scram:
-                await admin.alter_user_scram_credentials(scram)
-            if numbers:
-                await admin.alter_client_quotas({quota_entity(entities): numbers}, validate_only=dry_run)
-        else:
-            await _alter_resource(admin, entities[0], values, gone, lists, dry_run)
-        if dry_run:
-            click.echo(f"The configuration of {words(entities)} could be changed.")
-        elif entities[0].name is None and len(entities) == 1:
-            click.echo(f"Completed updating default config for {entities[0].kind} in the cluster.")
-        else:
-            click.echo(f"Completed updating config for {words(entities)}.")
-
-    return connection.run(work)
+    if entities[0].kind in QUOTA_PARTS:
+        if appended or subtracted:
+            raise click.UsageError("--append-config and --subtract-config change lists, but quotas are numbers.")
+        numbers: dict[str, float | None] = {name: quota_number(name, text) for name, text in values.items()}
+        numbers.update(dict.fromkeys(gone))
+        if scram and dry_run:
+            raise click.UsageError("--dry-run: brokers cannot validate SCRAM credentials without changing them.")
+        if scram:
+            await admin.alter_user_scram_credentials(scram)
+        if numbers:
+            await admin.alter_client_quotas({quota_entity(entities): numbers}, validate_only=dry_run)
+    else:
+        await _alter_resource(admin, entities[0], values, gone, lists, dry_run)
+    if dry_run:
+        click.echo(f"The configuration of {words(entities)} could be changed.")
+    elif entities[0].name is None and len(entities) == 1:
+        click.echo(f"Completed updating default config for {entities[0].kind} in the cluster.")
+    else:
+        click.echo(f"Completed updating config for {words(entities)}.")
 
 
 # Resources
@@ -204,7 +195,7 @@ async def _describe_resources(admin: AdminClient, entity: Entity, everything: bo
             {"type": one.kind, "name": one.name, "configs": [_entry_json(e) for e in entries]}
             for one, entries in shown.items()
         ]
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     for one, entries in shown.items():
         if one.name is None:

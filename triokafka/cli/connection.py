@@ -188,11 +188,43 @@ def admin_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return bootstrap_option()(command)
 
 
+def admin_command(function: Callable[..., Awaitable[int | None]]) -> Callable[..., Any]:
+    """Add the options of `admin_options`, and run the coroutine function with an admin client, its argument ``admin``.
+
+    Its result is the exit status, as for `AdminConnection.run`. A command that asks the user before it connects takes
+    `admin_options`.
+    """
+
+    @functools.wraps(function)
+    def command(connection: AdminConnection, **options: Any) -> int:
+        return connection.run(lambda admin: function(admin=admin, **options))
+
+    return admin_options(command)
+
+
+def configuration_options(client: str, *aliases: str) -> Callable[[F], F]:
+    """Add ``--CLIENT-config`` and ``-X``, with further names of ``-X``: the options of one kind of client.
+
+    The command receives ``config_file`` and ``more``.
+    """
+
+    def decorate(function: F) -> F:
+        function = click.option(
+            "-X", *aliases, "more", multiple=True, metavar="NAME=VALUE", help=f"Set any other option of the {client}."
+        )(function)
+        return click.option(
+            f"--{client}-config", f"--{client}.config", "--command-config", "config_file", metavar="FILE",
+            help=f"Properties file with options of the {client}.",
+        )(function)  # fmt: skip
+
+    return decorate
+
+
 controller_option: Final = click.option(
     "--bootstrap-controller", "controllers", metavar="HOST:PORT[,HOST:PORT…]",
     help="Controllers to connect to instead of brokers.",
 )  # fmt: skip
-"""Add ``--bootstrap-controller`` to a command with `admin_options` that needs no broker (KIP-919)."""
+"""Add ``--bootstrap-controller`` to a command of the admin client that needs no broker (KIP-919)."""
 
 
 def pair(option: str, text: str) -> tuple[str, str]:

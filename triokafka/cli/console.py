@@ -12,11 +12,8 @@ from triokafka.cli.connection import AdminConnection, admin_options, client_opti
 from triokafka.cli.output import examples
 
 if TYPE_CHECKING:
-    from triokafka.console import ConsoleOptions
     from triokafka.console.serving import ConsoleAddress
     from triokafka.world import World
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @click.command(
@@ -70,16 +67,17 @@ def command(
     The page prints its address when it is ready, and ends with Ctrl-C or SIGTERM. On another address than loopback it
     needs --login, because every visitor would have the permissions of its client.
     """
+    from triokafka.cli.broker_console import LOOPBACK, import_console
+
     try:
         host, port = _page_address("--listen", listen)
         _needed(
-            login or host in _LOOPBACK,
+            login or host in LOOPBACK,
             f"--listen {listen} can be reached by others: give --login, or listen on 127.0.0.1.",
         )
         _needed(control is not None or control_token_file is None, "--control-token-file needs --control HOST:PORT.")
         import trio
 
-        from triokafka.cli.broker_console import import_console
         from triokafka.cli.control_token import control_token
 
         import_console()
@@ -127,8 +125,10 @@ def _page_address(option: str, text: str) -> tuple[str, int]:
 
 
 async def _serve(address: ConsoleAddress, given: dict[str, Any], hosts: set[str], world: World) -> None:
+    """Serve a console until a signal, and print "ready URL". Raises `ConfigurationError`."""
     import trio
 
+    from triokafka.cli.broker_console import start_console
     from triokafka.console import ConsoleOptions
 
     options = ConsoleOptions(hosts=hosts, secure_cookie=address.certfile is not None, **given)
@@ -138,22 +138,6 @@ async def _serve(address: ConsoleAddress, given: dict[str, Any], hosts: set[str]
             async for _ in signals:
                 return
 
-        await _serve_until(address, options, hosts, world, signalled)
-
-
-async def _serve_until(
-    address: ConsoleAddress, options: ConsoleOptions, hosts: set[str], world: World, stopped: Any
-) -> None:
-    """Serve a console, and print "ready URL". Raises `ConfigurationError` when the address cannot be used."""
-    import trio
-
-    from triokafka.console.serving import serve_console
-    from triokafka.errors import ConfigurationError
-
-    async with trio.open_nursery() as nursery:
-        try:
-            url = await nursery.start(serve_console, address, options, hosts, world, stopped)
-        except OSError as error:
-            text = f"{address.shown_host}:{address.port}: {error.strerror or error}"
-            raise ConfigurationError(f"--listen: cannot listen on {text}. Choose another address or port") from error
-        click.echo(f"ready {url}")
+        async with trio.open_nursery() as nursery:
+            url = await start_console(nursery, "--listen", address, options, hosts, world, signalled)
+            click.echo(f"ready {url}")

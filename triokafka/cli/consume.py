@@ -11,6 +11,7 @@ from triokafka.cli.completion_values import group_names, topic_names
 from triokafka.cli.connection import (
     bootstrap_option,
     client_options,
+    configuration_options,
     pairs_or_empty,
     read_properties,
     read_properties_text,
@@ -90,18 +91,7 @@ from triokafka.cli.values import PARTITION, FiniteNumber, Integer
 @format_options(writes=False)
 @click.option("--skip-message-on-error", is_flag=True, help="Skip records that cannot be printed.")
 @click.option("--enable-systest-events", is_flag=True, help="Print shutdown_complete at the end.")
-@click.option(
-    "--consumer-config",
-    "--consumer.config",
-    "--command-config",
-    "config_file",
-    metavar="FILE",
-    help="Properties file with options of the consumer.",
-)
-@click.option(
-    "-X", "--consumer-property", "--command-property", "more", multiple=True, metavar="NAME=VALUE",
-    help="Any other option of the consumer.",
-)  # fmt: skip
+@configuration_options("consumer", "--consumer-property", "--command-property")
 def command(
     topic: str | None,
     bootstrap: str,

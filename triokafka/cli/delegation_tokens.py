@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import text_of_file
+from triokafka.cli.values import principal_of, text_of_file
 from triokafka.security.secret import reveal
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _secret(text: str) -> bytes:
         "triokafka delegation-tokens create --renewer-principal User:scheduler --max-life-time-period 86400000 --json",
     ),
 )
-@admin_options
+@admin_command
 @click.option("--owner-principal", metavar="TYPE:NAME", help="The owner.  [default: you]")
 @click.option(
     "--renewer-principal", "renewers", multiple=True, metavar="TYPE:NAME", help="May renew and expire the token, too."
@@ -61,27 +61,18 @@ def _secret(text: str) -> bytes:
     help="How long the token can be renewed.  [default: delegation.token.max.lifetime.ms of the broker]",
 )
 @output_options
-def create(
-    connection: AdminConnection,
-    owner_principal: str | None,
-    renewers: tuple[str, ...],
-    max_life_time_period: int,
-    output: str,
-) -> int:
+async def create(
+    admin: AdminClient, owner_principal: str | None, renewers: tuple[str, ...], max_life_time_period: int, output: str
+) -> None:
     """Create a token and print it with its secret."""
-    _check_principals(renewers if owner_principal is None else (*renewers, owner_principal))
-
-    async def work(admin: AdminClient) -> None:
-        token = await admin.create_delegation_token(
-            owner=owner_principal, renewers=renewers, max_lifetime_ms=max_life_time_period
-        )
-        _print([token], output)
-
-    return connection.run(work)
+    renewers = tuple(map(principal_of, renewers))
+    owner = None if owner_principal is None else principal_of(owner_principal)
+    token = await admin.create_delegation_token(owner=owner, renewers=renewers, max_lifetime_ms=max_life_time_period)
+    _print([token], output)
 
 
 @command.command("renew", epilog=examples("triokafka delegation-tokens renew --hmac @token --renew-time-period -1"))
-@admin_options
+@admin_command
 @_hmac
 @click.option(
     "--renew-time-period",
@@ -90,19 +81,15 @@ def create(
     metavar="MS",
     help="From now until the expiry.  [default: delegation.token.expiry.time.ms of the broker]",
 )
-def renew(connection: AdminConnection, hmac: str, renew_time_period: int) -> int:
+async def renew(admin: AdminClient, hmac: str, renew_time_period: int) -> None:
     """Let a token expire later."""
     secret = _secret(hmac)
-
-    async def work(admin: AdminClient) -> None:
-        expiry = await admin.renew_delegation_token(secret, renew_period_ms=renew_time_period)
-        click.echo(f"The token expires at {_time(expiry)}.")
-
-    return connection.run(work)
+    expiry = await admin.renew_delegation_token(secret, renew_period_ms=renew_time_period)
+    click.echo(f"The token expires at {_time(expiry)}.")
 
 
 @command.command("expire", epilog=examples("triokafka delegation-tokens expire --hmac @token"))
-@admin_options
+@admin_command
 @_hmac
 @click.option(
     "--expiry-time-period",
@@ -112,18 +99,14 @@ def renew(connection: AdminConnection, hmac: str, renew_time_period: int) -> int
     metavar="MS",
     help="From now until the expiry; -1 removes the token immediately.",
 )
-def expire(connection: AdminConnection, hmac: str, expiry_time_period: int) -> int:
+async def expire(admin: AdminClient, hmac: str, expiry_time_period: int) -> None:
     """Change when a token expires, or remove it."""
     secret = _secret(hmac)
-
-    async def work(admin: AdminClient) -> None:
-        expiry = await admin.expire_delegation_token(secret, expiry_period_ms=expiry_time_period)
-        if expiry_time_period < 0:
-            click.echo("The token is removed.")
-        else:
-            click.echo(f"The token expires at {_time(expiry)}.")
-
-    return connection.run(work)
+    expiry = await admin.expire_delegation_token(secret, expiry_period_ms=expiry_time_period)
+    if expiry_time_period < 0:
+        click.echo("The token is removed.")
+    else:
+        click.echo(f"The token expires at {_time(expiry)}.")
 
 
 @command.command(
@@ -133,26 +116,14 @@ def expire(connection: AdminConnection, hmac: str, expiry_time_period: int) -> i
         "triokafka delegation-tokens describe --owner-principal User:alice --json",
     ),
 )
-@admin_options
+@admin_command
 @click.option(
     "--owner-principal", "owners", multiple=True, metavar="TYPE:NAME", help="Only tokens of this owner or renewer."
 )
 @output_options
-def describe(connection: AdminConnection, owners: tuple[str, ...], output: str) -> int:
+async def describe(admin: AdminClient, owners: tuple[str, ...], output: str) -> None:
     """Print the tokens that you may see, with their secrets."""
-    _check_principals(owners)
-
-    async def work(admin: AdminClient) -> None:
-        _print(await admin.describe_delegation_tokens(owners or None), output)
-
-    return connection.run(work)
-
-
-def _check_principals(principals: tuple[str, ...]) -> None:
-    for principal in principals:
-        kind, _, name = principal.partition(":")
-        if not kind or not name:
-            raise click.UsageError(f"{principal!r} is not a principal: write Type:name, such as User:alice.")
+    _print(await admin.describe_delegation_tokens(list(map(principal_of, owners)) or None), output)
 
 
 def _time(ms: int) -> str:

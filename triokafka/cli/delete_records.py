@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from triokafka.cli.connection import AdminConnection, admin_options
-from triokafka.cli.failures import describe
+from triokafka.cli.failures import describe, outcomes_of
 from triokafka.cli.output import confirm, examples, output_options, print_json
 from triokafka.cli.partition_files import entries, number, read_json, text
 from triokafka.cli.reaching import raise_without_brokers
@@ -88,13 +88,10 @@ async def _delete(
     try:
         return await admin.delete_records(offsets), {}
     except Exception as error:
-        outcomes = getattr(error, "outcomes", None)
-        if outcomes is None:
-            raise
-        failed = dict(outcomes.errors)
+        done, failed = outcomes_of(error)
         for reason in failed.values():
             raise_without_brokers(reason)
-        return {one: outcomes[one] for one in outcomes if one not in failed}, failed
+        return done, failed
 
 
 async def _preview(admin: AdminClient, offsets: Mapping[TopicPartition, int], output: str) -> int:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from typing import Any
 
 from triokafka.errors import KafkaError
 
@@ -63,6 +64,14 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     for error in group.exceptions:
         found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
     return found
+
+
+def outcomes_of(error: Exception) -> tuple[dict[Any, Any], dict[Any, Exception]]:
+    """Return the values and the errors of an administrative change of several items. Raises any other error."""
+    outcomes = getattr(error, "outcomes", None)
+    if outcomes is None:
+        raise error
+    return {one: outcomes[one] for one in outcomes if one not in outcomes.errors}, dict(outcomes.errors)
 
 
 def describe(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option, pairs
+from triokafka.cli.connection import admin_command, controller_option, pairs
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.reaching import raise_without_brokers
@@ -53,29 +53,25 @@ def command() -> None:
 
 @command.command("describe", epilog=examples("triokafka features describe", "triokafka features describe --json"))
 @controller_option
-@admin_options
+@admin_command
 @click.option("--node-id", type=Integer(min=0), metavar="ID", help="The broker or controller to ask.  [default: any]")
 @output_options
-def describe(connection: AdminConnection, node_id: int | None, output: str) -> int:
+async def describe(admin: AdminClient, node_id: int | None, output: str) -> None:
     """Print the supported levels of every feature, and the level of the cluster."""
-
-    async def work(admin: AdminClient) -> None:
-        found = await admin.describe_features(node_id=node_id)
-        names = sorted({*found.supported, *found.finalized})
-        if output == "json":
-            print_json({name: _as_json(found.supported.get(name), found.finalized.get(name)) for name in names})
-            return
-        epoch = "-" if found.epoch is None else found.epoch
-        for name in names:
-            supported, finalized = found.supported.get(name), found.finalized.get(name)
-            low, high = (0, 0) if supported is None else (supported.min_version, supported.max_version)
-            level = 0 if finalized is None else finalized.max_version
-            click.echo(
-                f"Feature: {name}\tSupportedMinVersion: {_level(name, low)}\tSupportedMaxVersion: {_level(name, high)}"
-                f"\tFinalizedVersionLevel: {_level(name, level)}\tEpoch: {epoch}"
-            )
-
-    return connection.run(work)
+    found = await admin.describe_features(node_id=node_id)
+    names = sorted({*found.supported, *found.finalized})
+    if output == "json":
+        print_json({name: _as_json(found.supported.get(name), found.finalized.get(name)) for name in names})
+        return
+    epoch = "-" if found.epoch is None else found.epoch
+    for name in names:
+        supported, finalized = found.supported.get(name), found.finalized.get(name)
+        low, high = (0, 0) if supported is None else (supported.min_version, supported.max_version)
+        level = 0 if finalized is None else finalized.max_version
+        click.echo(
+            f"Feature: {name}\tSupportedMinVersion: {_level(name, low)}\tSupportedMaxVersion: {_level(name, high)}"
+            f"\tFinalizedVersionLevel: {_level(name, level)}\tEpoch: {epoch}"
+        )
 
 
 def _as_json(supported: FeatureRange | None, finalized: FeatureRange | None) -> dict[str, Any]:
@@ -109,7 +105,7 @@ def _update_options(*, with_level: bool) -> Callable[[Callable[..., Any]], Calla
             ]
         for option in options:
             function = option(function)
-        return controller_option(admin_options(function))
+        return controller_option(admin_command(function))
 
     return decorate
 
@@ -122,35 +118,35 @@ def _update_options(*, with_level: bool) -> Callable[[Callable[..., Any]], Calla
     ),
 )
 @_update_options(with_level=True)
-def upgrade(connection: AdminConnection, **options: Any) -> int:
+async def upgrade(admin: AdminClient, **options: Any) -> int:
     """Raise the levels of features. All brokers and controllers must support the new level."""
     from triokafka.client.admin import UpgradeType
 
-    return _update(connection, _wanted(**_levels(options)), UpgradeType.UPGRADE, "upgraded", **_how(options))
+    return await _update(admin, _wanted(**_levels(options)), UpgradeType.UPGRADE, "upgraded", **_how(options))
 
 
 @command.command("downgrade", epilog=examples("triokafka features downgrade --feature transaction.version=1"))
 @_update_options(with_level=True)
 @click.option("--unsafe", is_flag=True, help="Lower the level although metadata may be lost.")
-def downgrade(connection: AdminConnection, unsafe: bool, **options: Any) -> int:
+async def downgrade(admin: AdminClient, unsafe: bool, **options: Any) -> int:
     """Lower the levels of features. A level at which metadata would be lost is refused."""
     from triokafka.client.admin import UpgradeType
 
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    return _update(connection, _wanted(**_levels(options)), kind, "downgraded", **_how(options))
+    return await _update(admin, _wanted(**_levels(options)), kind, "downgraded", **_how(options))
 
 
 @command.command("disable", epilog=examples("triokafka features disable --feature group.version"))
 @_update_options(with_level=False)
 @click.option("--unsafe", is_flag=True, help="Disable it although metadata may be lost.")
-def disable(connection: AdminConnection, unsafe: bool, features: tuple[str, ...], dry_run: bool) -> int:
+async def disable(admin: AdminClient, unsafe: bool, features: tuple[str, ...], dry_run: bool) -> int:
     """Disable features: set their levels to 0."""
     from triokafka.client.admin import UpgradeType
 
     if not features:
         raise click.UsageError("Give at least one --feature.")
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    return _update(connection, dict.fromkeys(features, 0), kind, "disabled", dry_run=dry_run)
+    return await _update(admin, dict.fromkeys(features, 0), kind, "disabled", dry_run=dry_run)
 
 
 def _unused_connection(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -258,8 +254,8 @@ def _release(level: int) -> dict[str, int]:
     return {_METADATA_VERSION: level, **{name: to for name, to, since in _RELEASE_LEVELS if level >= since}}
 
 
-def _update(
-    connection: AdminConnection,
+async def _update(
+    admin: AdminClient,
     levels: Mapping[str, int],
     kind: UpgradeType,
     verb: str,
@@ -267,28 +263,25 @@ def _update(
     dry_run: bool,
     of_release: bool = False,
 ) -> int:
-    async def work(admin: AdminClient) -> int:
-        from triokafka.client.admin import FeatureUpdate
-        from triokafka.errors import KafkaError
+    from triokafka.client.admin import FeatureUpdate
+    from triokafka.errors import KafkaError
 
-        wanted = dict(levels)
-        if of_release:
-            supported = (await admin.describe_features()).supported
-            for name in sorted(set(wanted) - set(supported)):
-                click.echo(f"Note: the cluster does not support {name}; it stays as it is.", err=True)
-                del wanted[name]
-        updates = {name: FeatureUpdate(level, kind) for name, level in wanted.items()}
-        try:
-            await admin.update_features(updates, validate_only=dry_run)
-        except KafkaError as error:
-            raise_without_brokers(error)
-            for name, level in sorted(wanted.items()):
-                to = "" if verb == "disabled" else f" to {level}"
-                click.echo(f"Could not {verb.removesuffix('d')} {name}{to}. {described(error)}", err=True)
-            return 1
+    wanted = dict(levels)
+    if of_release:
+        supported = (await admin.describe_features()).supported
+        for name in sorted(set(wanted) - set(supported)):
+            click.echo(f"Note: the cluster does not support {name}; it stays as it is.", err=True)
+            del wanted[name]
+    updates = {name: FeatureUpdate(level, kind) for name, level in wanted.items()}
+    try:
+        await admin.update_features(updates, validate_only=dry_run)
+    except KafkaError as error:
+        raise_without_brokers(error)
         for name, level in sorted(wanted.items()):
-            to = "." if verb == "disabled" else f" to {level}."
-            click.echo(f"{name} {'can be' if dry_run else 'was'} {verb}{to}")
-        return 0
-
-    return connection.run(work)
+            to = "" if verb == "disabled" else f" to {level}"
+            click.echo(f"Could not {verb.removesuffix('d')} {name}{to}. {described(error)}", err=True)
+        return 1
+    for name, level in sorted(wanted.items()):
+        to = "." if verb == "disabled" else f" to {level}."
+        click.echo(f"{name} {'can be' if dry_run else 'was'} {verb}{to}")
+    return 0

@@ -7,7 +7,7 @@ import json
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -16,6 +16,7 @@ from triokafka.cli.record_codecs import Decode, RegistryOptions, decoder
 
 if TYPE_CHECKING:
     from triokafka.protocol.stored.versioned import VersionedMessage
+    from triokafka.records import ConsumerRecord
     from triokafka.structs import Buffer
 
     Kind = type[VersionedMessage]
@@ -26,61 +27,9 @@ _TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 _KCAT_TIMESTAMP_TYPES: Final = {0: "create", 1: "logappend"}
 
 
-class Record(Protocol):
-    """The attributes of a record that a formatter reads."""
-
-    @property
-    def topic(self) -> str:
-        """The topic."""
-        ...
-
-    @property
-    def partition(self) -> int:
-        """The partition."""
-        ...
-
-    @property
-    def offset(self) -> int:
-        """The offset."""
-        ...
-
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds since the epoch."""
-        ...
-
-    @property
-    def timestamp_type(self) -> int:
-        """Source of the timestamp: 0 the producer, 1 the broker."""
-        ...
-
-    @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the record's batch."""
-        ...
-
-    @property
-    def key(self) -> Any:
-        """The key, raw or deserialized."""
-        ...
-
-    @property
-    def value(self) -> Any:
-        """The value, raw or deserialized."""
-        ...
-
-    @property
-    def headers(self) -> Any:
-        """Pairs of name and bytes."""
-        ...
-
-
-class Formatter(Protocol):
-    """Converts a record to printed bytes; empty prints nothing. May raise for a record that it cannot read."""
-
-    def __call__(self, record: Record) -> bytes:
-        """Return the bytes, including the line separator."""
-        ...
+Formatter = Callable[["ConsumerRecord"], bytes]
+"""Returns the printed bytes of a record with the line separator; empty prints nothing. May raise for a record that it
+cannot read."""
 
 
 class DefaultFormatter:
@@ -115,7 +64,7 @@ class DefaultFormatter:
         self._value = _deserializer(properties, "value.deserializer", value)
         self._header = _deserializer(properties, "headers.deserializer")
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         parts: list[bytes] = []
         shows = self._shows
         if shows["timestamp"]:
@@ -149,7 +98,7 @@ class DefaultFormatter:
         text = json.dumps(found, ensure_ascii=False, default=str) if is_json else str(found)
         return text.encode(errors="replace")
 
-    def _headers(self, record: Record) -> bytes:
+    def _headers(self, record: ConsumerRecord) -> bytes:
         if not record.headers:
             return b"NO_HEADERS"
         return self._headers_separator.join(
@@ -172,7 +121,7 @@ class JsonFormatter:
         self._key = _deserializer(properties, "key.deserializer", key)
         self._value = _deserializer(properties, "value.deserializer", value)
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         document: dict[str, Any] = {
             "topic": record.topic,
             "partition": record.partition,
@@ -218,7 +167,7 @@ class KcatJsonFormatter:
         self._key = _deserializer(properties, "key.deserializer", key)
         self._value = _deserializer(properties, "value.deserializer", value)
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         document: dict[str, Any] = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
         kind = _KCAT_TIMESTAMP_TYPES.get(record.timestamp_type)
         if kind is not None:
@@ -242,7 +191,7 @@ class KcatJsonFormatter:
 class LoggingFormatter(DefaultFormatter):
     """Prints as `DefaultFormatter` does, and logs a line for each record."""
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         logger.info("%s:%d, key:%r, value:%r", _TIMESTAMP_TYPES.get(record.timestamp_type, "NoTimestamp"),
                     record.timestamp, record.key, record.value)  # fmt: skip
         return super().__call__(record)
@@ -254,7 +203,7 @@ class NoOpFormatter:
     def __init__(self, properties: Mapping[str, str]) -> None:
         check_properties(properties, frozenset())
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         return b""
 
 
@@ -265,7 +214,7 @@ class ChecksumFormatter:
         check_properties(properties, frozenset({"topic"}))
         self._prefix = f"{properties['topic']}:" if properties.get("topic") else ""
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         from triokafka.checksum import crc32c
 
         checksum = crc32c(record.timestamp.to_bytes(8, "big", signed=True))
@@ -287,7 +236,7 @@ class CoordinatorFormatter:
         check_properties(properties, frozenset())
         self._messages = messages()
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         from triokafka.protocol.stored.as_json import as_json
         from triokafka.protocol.stored.versioned import stored_version
 

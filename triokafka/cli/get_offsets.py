@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.partition_filters import NOTHING_MATCHES, of_patterns, of_topic
@@ -32,7 +32,7 @@ _NO_OFFSET: Final = -1
         "triokafka get-offsets --topic-partitions orders:0-3,payments:1 --time 1767225600000",
     ),
 )
-@admin_options
+@admin_command
 @click.option(
     "--topic", metavar="TOPICS", shell_complete=topic_names, help="Names or regular expressions.  [default: all topics]"
 )
@@ -48,8 +48,8 @@ _NO_OFFSET: Final = -1
 )  # fmt: skip
 @click.option("--exclude-internal-topics", "exclude_internal", is_flag=True, help="Omit internal topics.")
 @output_options
-def command(
-    connection: AdminConnection,
+async def command(
+    admin: AdminClient,
     topic: str | None,
     partitions: str | None,
     topic_partitions: str | None,
@@ -71,28 +71,24 @@ def command(
             f"--time takes {', '.join(f'{number} or {name}' for name, number in _TIMES.items())}, or milliseconds,"
             f" not {text!r}."
         )
-
-    async def work(admin: AdminClient) -> int:
-        listed = await admin.list_topics(include_internal=not exclude_internal)
-        described = await admin.describe_topics(wanted.topics(one.name for one in listed))
-        found = [partition for partition, _ in wanted.select(described)]
-        if not found:
-            click.echo(NOTHING_MATCHES, err=True)
-            return 1
-        offsets = await admin.list_offsets(dict.fromkeys(found, timestamp))
-        # Sorted as Kafka's tool does: by the text orders-10, not by the number 10.
-        rows = [
-            (partition, offsets[partition].offset)
-            for partition in sorted(found, key=str)
-            if partition not in offsets.errors and offsets[partition].offset != _NO_OFFSET
-        ]
-        if output == "json":
-            print_json([{"topic": one.topic, "partition": one.partition, "offset": offset} for one, offset in rows])
-        else:
-            for partition, offset in rows:
-                click.echo(f"{partition.topic}:{partition.partition}:{offset}")
-        for partition, error in sorted(offsets.errors.items(), key=lambda row: str(row[0])):
-            click.echo(f"triokafka: {partition} has no offset: {describe(error)}", err=True)
-        return 1 if offsets.errors else 0
-
-    return connection.run(work)
+    listed = await admin.list_topics(include_internal=not exclude_internal)
+    described = await admin.describe_topics(wanted.topics(one.name for one in listed))
+    found = [partition for partition, _ in wanted.select(described)]
+    if not found:
+        click.echo(NOTHING_MATCHES, err=True)
+        return 1
+    offsets = await admin.list_offsets(dict.fromkeys(found, timestamp))
+    # Sorted as Kafka's tool does: by the text orders-10, not by the number 10.
+    rows = [
+        (partition, offsets[partition].offset)
+        for partition in sorted(found, key=str)
+        if partition not in offsets.errors and offsets[partition].offset != _NO_OFFSET
+    ]
+    if output == "json":
+        print_json([{"topic": one.topic, "partition": one.partition, "offset": offset} for one, offset in rows])
+    else:
+        for partition, offset in rows:
+            click.echo(f"{partition.topic}:{partition.partition}:{offset}")
+    for partition, error in sorted(offsets.errors.items(), key=lambda row: str(row[0])):
+        click.echo(f"triokafka: {partition} has no offset: {describe(error)}", err=True)
+    return 1 if offsets.errors else 0

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
-from triokafka.cli.failures import describe
+from triokafka.cli.connection import admin_command
+from triokafka.cli.failures import describe, outcomes_of
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.partition_files import read_partitions
 from triokafka.cli.values import PARTITION
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         "triokafka leader-election --election-type unclean --topic orders --partition 3",
     ),
 )
-@admin_options
+@admin_command
 @click.option(
     "--election-type",
     type=click.Choice(["preferred", "unclean"], case_sensitive=False),
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 @click.option("--path-to-json-file", "file", metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 0}]}')
 @click.option("--all-topic-partitions", "everything", is_flag=True, help="All partitions of all topics.")
 @output_options
-def command(
-    connection: AdminConnection,
+async def command(
+    admin: AdminClient,
     election_type: str,
     topic: str | None,
     partition: int | None,
@@ -57,41 +57,35 @@ def command(
         asked = read_partitions(file, "--path-to-json-file")
     elif topic is not None and partition is not None:
         asked = [TopicPartition(topic, partition)]
+    from triokafka.client.admin import ElectionType
 
-    async def work(admin: AdminClient) -> int:
-        from triokafka.client.admin import ElectionType
-
-        kind = ElectionType[election_type.upper()]
-        elected, failed = await _elect(admin, asked, kind)
-        already = [one for one in asked or () if one not in elected and one not in failed]
-        if output == "json":
-            print_json(
-                {
-                    "elected": [str(one) for one in elected],
-                    "already_elected": [str(one) for one in already],
-                    "failed": {str(one): describe(error) for one, error in failed.items()},
-                }
-            )
-            return 1 if failed else 0
-        if elected:
-            names = ", ".join(map(str, elected))
-            click.echo(f"Successfully completed leader election ({kind.name}) for partitions {names}")
-        if already:
-            click.echo(f"Valid replica already elected for partitions {', '.join(map(str, already))}")
-        if asked is None and not elected and not failed:
-            click.echo("Every partition already has the leader that the election would give it.")
-        for one, error in failed.items():
-            click.echo(
-                f"Error completing leader election ({kind.name}) for partition: {one}: {describe(error)}", err=True
-            )
+    kind = ElectionType[election_type.upper()]
+    elected, failed = await _elect(admin, asked, kind)
+    already = [one for one in asked or () if one not in elected and one not in failed]
+    if output == "json":
+        print_json(
+            {
+                "elected": [str(one) for one in elected],
+                "already_elected": [str(one) for one in already],
+                "failed": {str(one): describe(error) for one, error in failed.items()},
+            }
+        )
         return 1 if failed else 0
-
-    return connection.run(work)
+    if elected:
+        names = ", ".join(map(str, elected))
+        click.echo(f"Successfully completed leader election ({kind.name}) for partitions {names}")
+    if already:
+        click.echo(f"Valid replica already elected for partitions {', '.join(map(str, already))}")
+    if asked is None and not elected and not failed:
+        click.echo("Every partition already has the leader that the election would give it.")
+    for one, error in failed.items():
+        click.echo(f"Error completing leader election ({kind.name}) for partition: {one}: {describe(error)}", err=True)
+    return 1 if failed else 0
 
 
 async def _elect(
     admin: AdminClient, asked: list[TopicPartition] | None, kind: object
-) -> tuple[list[TopicPartition], dict[TopicPartition, BaseException]]:
+) -> tuple[list[TopicPartition], dict[TopicPartition, Exception]]:
     """Return the partitions with a new leader, and the failed ones with their errors."""
     from triokafka.client.admin import ElectionType
 
@@ -99,8 +93,5 @@ async def _elect(
     try:
         return await admin.elect_leaders(asked, election_type=kind), {}
     except Exception as error:
-        outcomes = getattr(error, "outcomes", None)
-        if outcomes is None:
-            raise
-        failed = outcomes.errors
-        return [one for one in outcomes if one not in failed and outcomes[one]], dict(failed)
+        done, failed = outcomes_of(error)
+        return [one for one, was_needed in done.items() if was_needed], failed

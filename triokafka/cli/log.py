@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.progress import progress, shows_progress
@@ -109,13 +110,10 @@ def dump(
     wanted = [*paths, *(name.strip() for name in (files or "").split(",") if name.strip())]
     if not wanted:
         raise click.UsageError("No files: name them, or give --files.")
-    special = [
+    special: list[tuple[bool, decoders.Decoder]] = [
         (offsets_decoder, decoders.offsets_record),
         (transaction_log_decoder, decoders.transaction_record),
-        (
-            cluster_metadata_decoder,
-            decoders.metadata_record_with_secrets if show_secrets else decoders.metadata_record,
-        ),
+        (cluster_metadata_decoder, partial(decoders.metadata_record, with_secrets=show_secrets)),
     ]
     chosen = [decode for given, decode in special if given]
     if len(chosen) > 1:
@@ -174,28 +172,24 @@ def repair(directory: str) -> None:
 
 
 @command.command("dirs", epilog=examples("triokafka log dirs", "triokafka log dirs --broker-list 1,2 --topic-list t"))
-@admin_options
+@admin_command
 @click.option("--describe", is_flag=True, hidden=True, expose_value=False)  # kafka-log-dirs needs it
 @click.option("--broker-list", metavar="ID,…", help="Only these brokers.")
 @click.option("--topic-list", metavar="TOPIC,…", help="Only replicas of these topics.")
 @output_options
-def dirs(connection: AdminConnection, broker_list: str | None, topic_list: str | None, output: str) -> int:
+async def dirs(admin: AdminClient, broker_list: str | None, topic_list: str | None, output: str) -> int:
     """Print the log directories of brokers, with the size and the lag of every replica."""
     brokers = None if broker_list is None else _numbers("--broker-list", broker_list)
     topics = None if topic_list is None else {topic for topic in topic_list.split(",") if topic}
-
-    async def work(admin: AdminClient) -> int:
-        found = await admin.describe_log_dirs(brokers)
-        document = {"version": 1, "brokers": [_broker(found, node, topics) for node in sorted(found)]}
-        if output == "json":
-            print_json(document)
-        else:
-            _print_directories(document)
-        for node, error in sorted(found.errors.items()):
-            click.echo(f"Broker {node}: {described(error)}", err=True)
-        return 1 if found.errors else 0
-
-    return connection.run(work)
+    found = await admin.describe_log_dirs(brokers)
+    document = {"version": 1, "brokers": [_broker(found, node, topics) for node in sorted(found)]}
+    if output == "json":
+        print_json(document)
+    else:
+        _print_directories(document)
+    for node, error in sorted(found.errors.items()):
+        click.echo(f"Broker {node}: {described(error)}", err=True)
+    return 1 if found.errors else 0
 
 
 def _numbers(option: str, text: str) -> list[int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option
+from triokafka.cli.connection import AdminConnection, admin_command, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import PARTITION
 
@@ -59,33 +59,25 @@ def list_nodes(connection: AdminConnection, fenced: bool, output: str) -> int:
 @command.command("unregister", epilog=examples("triokafka nodes unregister --id 4"))
 @click.option("--id", "number", required=True, type=PARTITION, metavar="ID", help="The broker's id.")
 @controller_option
-@admin_options
-def unregister(connection: AdminConnection, number: int) -> int:
+@admin_command
+async def unregister(admin: AdminClient, number: int) -> None:
     """Remove the registration of a broker that will not return.
 
     Move its replicas to other brokers first (triokafka reassign). A broker that still runs registers again when it
     starts the next time.
     """
-
-    async def work(admin: AdminClient) -> None:
-        await admin.unregister_broker(number)
-        click.echo(f"Broker {number} is no longer registered.")
-
-    return connection.run(work)
+    await admin.unregister_broker(number)
+    click.echo(f"Broker {number} is no longer registered.")
 
 
 @command.command("cluster-id", epilog=examples("triokafka nodes cluster-id"))
 @controller_option
-@admin_options
+@admin_command
 @output_options
-def cluster_id(connection: AdminConnection, output: str) -> int:
+async def cluster_id(admin: AdminClient, output: str) -> None:
     """Print the cluster's id."""
-
-    async def work(admin: AdminClient) -> None:
-        found = (await admin.describe_cluster()).cluster_id
-        if output == "json":
-            print_json({"cluster_id": found})
-        else:
-            click.echo(f"Cluster ID: {found}")
-
-    return connection.run(work)
+    found = (await admin.describe_cluster()).cluster_id
+    if output == "json":
+        print_json({"cluster_id": found})
+    else:
+        click.echo(f"Cluster ID: {found}")

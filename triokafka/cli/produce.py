@@ -10,6 +10,7 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import (
     bootstrap_option,
     client_options,
+    configuration_options,
     pair,
     pairs_or_empty,
     read_properties,
@@ -130,23 +131,7 @@ _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
     metavar="BYTES",
     help="Send buffer of the connections; -1: system default.",
 )
-@click.option(
-    "--producer-config",
-    "--producer.config",
-    "--command-config",
-    "config_file",
-    metavar="FILE",
-    help="Properties file with options of the producer.",
-)
-@click.option(
-    "-X",
-    "--producer-property",
-    "--command-property",
-    "more",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set any other option of the producer.",
-)
+@configuration_options("producer", "--producer-property", "--command-property")
 def command(
     topic: str,
     bootstrap: str,

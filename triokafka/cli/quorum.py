@@ -9,10 +9,10 @@ from uuid import UUID
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option
+from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import Integer, configured, text_of_file
-from triokafka.structs import address_text
+from triokafka.structs import address_text, format_uuid, parse_uuid
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -40,23 +40,19 @@ def command() -> None:
 @click.option("--human-readable", "since", is_flag=True, help="With --replication: print times as time since then.")
 @output_options
 @controller_option
-@admin_options
-def describe(status: bool, replication: bool, since: bool, output: str, connection: AdminConnection) -> int:
+@admin_command
+async def describe(admin: AdminClient, status: bool, replication: bool, since: bool, output: str) -> None:
     """Print the leader of the metadata quorum, its voters and observers, and how far behind they are."""
     if status and replication:
         raise click.UsageError("--status and --replication exclude each other.")
-
-    async def work(admin: AdminClient) -> None:
-        found = await admin.describe_metadata_quorum()
-        if output == "json":
-            print_json(_document(found))
-        elif replication:
-            _print_replicas(found, since=since)
-        else:
-            cluster = await admin.describe_cluster()
-            _print_status(found, cluster.cluster_id)
-
-    return connection.run(work)
+    found = await admin.describe_metadata_quorum()
+    if output == "json":
+        print_json(_document(found))
+    elif replication:
+        _print_replicas(found, since=since)
+    else:
+        cluster = await admin.describe_cluster()
+        _print_status(found, cluster.cluster_id)
 
 
 @command.command("add-controller", epilog=examples("triokafka quorum add-controller --config controller4.properties"))
@@ -65,8 +61,8 @@ def describe(status: bool, replication: bool, since: bool, output: str, connecti
 )
 @click.option("--dry-run", is_flag=True, help="Read the configuration and print what would be done.")
 @controller_option
-@admin_options
-def add_controller(config_file: str, dry_run: bool, connection: AdminConnection) -> int:
+@admin_command
+async def add_controller(admin: AdminClient, config_file: str, dry_run: bool) -> None:
     """Make a running controller a voter. Run this on its machine: its directory has the id that the quorum needs.
 
     The voters must not be fixed by controller.quorum.voters. Format its directories with --no-initial-controllers,
@@ -74,14 +70,10 @@ def add_controller(config_file: str, dry_run: bool, connection: AdminConnection)
     """
     node_id, directory_id, cluster_id, listeners = _controller_of(config_file)
     if dry_run:
-        click.echo(f"Would add controller {node_id} with directory id {_text(directory_id)}.")
-        return 0
-
-    async def work(admin: AdminClient) -> None:
-        await admin.add_raft_voter(node_id, directory_id, listeners, cluster_id=cluster_id)
-        click.echo(f"Added controller {node_id} with directory id {_text(directory_id)}.")
-
-    return connection.run(work)
+        click.echo(f"Would add controller {node_id} with directory id {format_uuid(directory_id)}.")
+        return
+    await admin.add_raft_voter(node_id, directory_id, listeners, cluster_id=cluster_id)
+    click.echo(f"Added controller {node_id} with directory id {format_uuid(directory_id)}.")
 
 
 @command.command(
@@ -94,33 +86,26 @@ def add_controller(config_file: str, dry_run: bool, connection: AdminConnection)
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be done.")
 @controller_option
-@admin_options
-def remove_controller(
-    controller_id: int, controller_directory_id: str, dry_run: bool, connection: AdminConnection
-) -> int:
+@admin_command
+async def remove_controller(
+    admin: AdminClient, controller_id: int, controller_directory_id: str, dry_run: bool
+) -> None:
     """Remove a controller from the voters. Stop it first, unless it shall continue as an observer."""
-    from triokafka.structs import parse_uuid
-
     try:
         directory_id = parse_uuid(controller_directory_id)
     except ValueError as error:
         raise click.UsageError(f"--controller-directory-id: {error}.") from None
     if dry_run:
         click.echo(f"Would remove controller {controller_id} with directory id {controller_directory_id}.")
-        return 0
-
-    async def work(admin: AdminClient) -> None:
-        await admin.remove_raft_voter(controller_id, directory_id)
-        click.echo(f"Removed controller {controller_id} with directory id {controller_directory_id}.")
-
-    return connection.run(work)
+        return
+    await admin.remove_raft_voter(controller_id, directory_id)
+    click.echo(f"Removed controller {controller_id} with directory id {controller_directory_id}.")
 
 
 def _controller_of(config_file: str) -> tuple[int, UUID, str, dict[str, tuple[str, int]]]:
     """Return node id, directory id, cluster id and listeners of the controller with this configuration."""
     from triokafka.broker_stub.config import BrokerConfig, parse_properties
     from triokafka.broker_stub.raft_options import controller_endpoints
-    from triokafka.structs import parse_uuid
 
     properties = configured(parse_properties, text_of_file(config_file), source=config_file)
     config = configured(BrokerConfig.from_properties, properties)
@@ -132,12 +117,6 @@ def _controller_of(config_file: str) -> tuple[int, UUID, str, dict[str, tuple[st
         raise click.UsageError(f"{path} has no directory.id or no cluster.id. Format the directory first.")
     listeners = {end.listener: (end.host, end.port) for end in controller_endpoints(config)}
     return config.node_id, parse_uuid(own["directory.id"]), own["cluster.id"], listeners
-
-
-def _text(directory_id: UUID) -> str:
-    from triokafka.structs import format_uuid
-
-    return format_uuid(directory_id)
 
 
 def _print_status(found: QuorumDescription, cluster_id: str | None) -> None:
@@ -169,7 +148,7 @@ def _replicas(found: QuorumDescription, replicas: Sequence[QuorumReplica]) -> st
     for replica in replicas:
         entry: dict[str, Any] = {"id": replica.replica_id}
         if replica.directory_id is not None:
-            entry["directoryId"] = _text(replica.directory_id)
+            entry["directoryId"] = format_uuid(replica.directory_id)
         if listeners := found.listeners.get(replica.replica_id):
             entry["endpoints"] = [f"{name}://{address_text(*at)}" for name, at in listeners.items()]
         entries.append(entry)
@@ -189,7 +168,7 @@ def _print_replicas(found: QuorumDescription, *, since: bool) -> None:
                 for at in (replica.last_fetch_timestamp, replica.last_caught_up_timestamp)
             )
             click.echo(
-                f"{replica.replica_id:<6}\t{_text(replica.directory_id or _NONE)}\t{replica.log_end_offset:<12}\t"
+                f"{replica.replica_id:<6}\t{format_uuid(replica.directory_id or _NONE)}\t{replica.log_end_offset:<12}\t"
                 f"{end - replica.log_end_offset:<3}\t{fetched:<18}\t{caught_up:<21}\t{status}"
             )
 
@@ -199,7 +178,7 @@ def _document(found: QuorumDescription) -> dict[str, Any]:
         return [
             {
                 "node_id": replica.replica_id,
-                "directory_id": None if replica.directory_id is None else _text(replica.directory_id),
+                "directory_id": None if replica.directory_id is None else format_uuid(replica.directory_id),
                 "log_end_offset": replica.log_end_offset,
                 "last_fetch_timestamp_ms": replica.last_fetch_timestamp,
                 "last_caught_up_timestamp_ms": replica.last_caught_up_timestamp,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.config_entities import QUOTA_PARTS, Entity, chosen_entities, entity_options, quota_entity, words
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option
+from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.values import FiniteNumber
 from triokafka.quota_precedence import CLIENT_ID, IP, USER, EntityParts, address_levels, effective_quota
@@ -49,24 +49,20 @@ def command() -> None:
         "triokafka quotas describe --entity-type clients --json",
     ),
 )
-@admin_options
+@admin_command
 @entity_options(tuple(QUOTA_PARTS))
 @output_options
-def describe(
-    connection: AdminConnection,
+async def describe(
+    admin: AdminClient,
     output: str,
     entity_types: tuple[str, ...],
     entity_names: tuple[str, ...],
     entity_default: bool,
     **flags: Any,
-) -> int:
+) -> None:
     """Print quotas: all, or those of entities. Exit status 0 also if there are none."""
     entities = chosen_entities(entity_types, entity_names, entity_default, flags, needs_name=False, may_be_none=True)
-
-    async def work(admin: AdminClient) -> None:
-        await print_quotas(admin, entities, output)
-
-    return connection.run(work)
+    await print_quotas(admin, entities, output)
 
 
 def _quota_options(function: Any) -> Any:
@@ -89,20 +85,20 @@ def _quota_options(function: Any) -> Any:
     ),
 )
 @controller_option
-@admin_options
+@admin_command
 @entity_options(tuple(QUOTA_PARTS))
 @_quota_options
 @click.option("--remove", "removed", multiple=True, metavar="NAME,…", help="Remove quotas; all for every one.")
 @click.option("--dry-run", is_flag=True, help="Validate on the broker without changing anything.")
-def alter(
-    connection: AdminConnection,
+async def alter(
+    admin: AdminClient,
     removed: tuple[str, ...],
     dry_run: bool,
     entity_types: tuple[str, ...],
     entity_names: tuple[str, ...],
     entity_default: bool,
     **options: Any,
-) -> int:
+) -> None:
     """Set and remove quotas of one entity. Its other quotas stay."""
     entities = chosen_entities(entity_types, entity_names, entity_default, options, needs_name=True)
     known = ADDRESS_QUOTAS if entities[0].kind == "ips" else CLIENT_QUOTAS
@@ -121,13 +117,9 @@ def alter(
     changes.update(dict.fromkeys(gone))
     if not changes:
         raise click.UsageError("Nothing to change: give a quota, such as --producer-byte-rate, or --remove.")
-
-    async def work(admin: AdminClient) -> None:
-        await admin.alter_client_quotas({quota_entity(entities): changes}, validate_only=dry_run)
-        verb = "can be updated" if dry_run else "are updated"
-        click.echo(f"The quotas of {words(entities)} {verb}.")
-
-    return connection.run(work)
+    await admin.alter_client_quotas({quota_entity(entities): changes}, validate_only=dry_run)
+    verb = "can be updated" if dry_run else "are updated"
+    click.echo(f"The quotas of {words(entities)} {verb}.")
 
 
 def _removed(texts: Sequence[str], known: Mapping[str, str]) -> list[str]:
@@ -153,42 +145,35 @@ def _removed(texts: Sequence[str], known: Mapping[str, str]) -> list[str]:
         "triokafka quotas resolve --ip 192.0.2.7 --json",
     ),
 )
-@admin_options
+@admin_command
 @click.option("--user", default="ANONYMOUS", show_default=True, metavar="NAME", help="The user of the client.")
 @click.option("--client", "client_id", default="", metavar="NAME", help="The client id of the client.")
 @click.option("--ip", "address", metavar="ADDRESS", help="An address, instead of a user and a client id.")
 @output_options
-def resolve(connection: AdminConnection, user: str, client_id: str, address: str | None, output: str) -> int:
+async def resolve(admin: AdminClient, user: str, client_id: str, address: str | None, output: str) -> None:
     """Print the quotas that apply to a client, and the entity that each is from.
 
     The most specific quota applies: of user and client id, then of the user, then of the client id, and for each of
     these the default last. Clients with the same quota of a user share it.
     """
-
-    async def work(admin: AdminClient) -> None:
-        quotas = {entity.parts: values for entity, values in (await admin.describe_client_quotas()).items()}
-        rows: list[tuple[str, float | None, EntityParts | None]] = []
-        if address is None:
-            for name in CLIENT_QUOTAS:
-                found = effective_quota(quotas, name, user, client_id)
-                rows.append((name, None, None) if found is None else (name, found[0], found[1].entity))
-        else:
-            (name,) = ADDRESS_QUOTAS
-            entities = [entity for entity in address_levels(address) if name in quotas.get(entity, {})]
-            rows.append((name, quotas[entities[0]][name], entities[0]) if entities else (name, None, None))
-        if output == "json":
-            print_json(
-                {
-                    name: None if entity is None else {"value": value, "entity": dict(entity)}
-                    for name, value, entity in rows
-                }
-            )
-            return
-        for name, value, entity in rows:
-            text = "unlimited" if value is None or entity is None else f"{_shown(value)}\tfrom {_named(entity)}"
-            click.echo(f"{name}\t{text}")
-
-    return connection.run(work)
+    quotas = {entity.parts: values for entity, values in (await admin.describe_client_quotas()).items()}
+    rows: list[tuple[str, float | None, EntityParts | None]] = []
+    if address is None:
+        for name in CLIENT_QUOTAS:
+            found = effective_quota(quotas, name, user, client_id)
+            rows.append((name, None, None) if found is None else (name, found[0], found[1].entity))
+    else:
+        (name,) = ADDRESS_QUOTAS
+        entities = [entity for entity in address_levels(address) if name in quotas.get(entity, {})]
+        rows.append((name, quotas[entities[0]][name], entities[0]) if entities else (name, None, None))
+    if output == "json":
+        print_json(
+            {name: None if entity is None else {"value": value, "entity": dict(entity)} for name, value, entity in rows}
+        )
+        return
+    for name, value, entity in rows:
+        text = "unlimited" if value is None or entity is None else f"{_shown(value)}\tfrom {_named(entity)}"
+        click.echo(f"{name}\t{text}")
 
 
 async def print_quotas(

@@ -29,8 +29,8 @@ import click
 from triokafka.cli.line_reader import Item, Reader
 
 if TYPE_CHECKING:
-    from triokafka.cli.formatters import Record
     from triokafka.cli.record_codecs import Decode, Encode
+    from triokafka.records import ConsumerRecord
 
 TOKENS: Final = "tpokKsSRTh"
 _NOT_READ: Final = "R"
@@ -111,7 +111,7 @@ class FormatFormatter:
         }
         self._parts = [part if isinstance(part, bytes) else shown[part] for part in parse("--format", text)]
 
-    def __call__(self, record: Record) -> bytes:
+    def __call__(self, record: ConsumerRecord) -> bytes:
         return b"".join(part if isinstance(part, bytes) else part(record) for part in self._parts)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from triokafka.cli.cluster.layout import new_id
 from triokafka.cli.output import CommandGroup, examples
 from triokafka.cli.values import configured, text_of_file
 
@@ -28,12 +29,7 @@ def command() -> None:
 @command.command("random-uuid", epilog=examples("triokafka storage random-uuid"))
 def random_uuid() -> None:
     """Print a new id for a cluster or a directory."""
-    from triokafka.structs import format_uuid
-
-    text = "-"
-    while text.startswith("-"):  # it could be taken for an option
-        text = format_uuid(uuid.uuid4())
-    click.echo(text)
+    click.echo(new_id())
 
 
 @command.command(
@@ -285,22 +281,15 @@ def _write(
     given = {voter.node_id: voter.key.directory_id for voter in voters or ()}
     own = given.get(config.node_id)
 
-    def new_id() -> uuid.UUID:
-        return uuid.uuid4()
-
-    def id_of_metadata_directory() -> uuid.UUID:
-        nonlocal own
-        found, own = own, None
-        return found or uuid.uuid4()
-
     # The directory of the metadata log first: it gets the id that the list of voters has.
     ordered = [metadata, *(path for path in directories if path != metadata)]
+    ids = [] if own is None else [own]
     identity = configured(
         open_directories,
         storage,
         ordered,
         config.node_id,
-        new_id=new_id if own is None else id_of_metadata_directory,
+        new_id=lambda: ids.pop() if ids else uuid.uuid4(),
         cluster_id=cluster_id,
         needed=metadata,
     )

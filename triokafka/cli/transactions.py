@@ -10,7 +10,7 @@ import click
 
 from triokafka.cli.app import describe as describe_error
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
 from triokafka.cli.reaching import raise_without_brokers
@@ -65,14 +65,14 @@ _transactional_id = click.option(
         "triokafka transactions list --transactional-id-pattern 'billing-.*' --json",
     ),
 )
-@admin_options
+@admin_command
 @click.option("--state", "states", multiple=True, metavar="STATE", help="Only in this state, such as Ongoing.")
 @click.option("--producer-id", "producer_ids", type=Integer(0, _INT64), multiple=True, help="Only of this producer.")
 @click.option("--duration-filter", type=Integer(0, _INT64), metavar="MS", help="Only transactions that run for longer.")
 @click.option("--transactional-id-pattern", metavar="REGEX", help="Only ids that this expression matches as a whole.")
 @output_options
-def list_transactions(
-    connection: AdminConnection,
+async def list_transactions(
+    admin: AdminClient,
     states: tuple[str, ...],
     producer_ids: tuple[int, ...],
     duration_filter: int | None,
@@ -83,110 +83,96 @@ def list_transactions(
 
     If a broker fails, the command reports it, prints the ids of the others and exits with status 1.
     """
-
-    async def work(admin: AdminClient) -> int:
-        found = await admin.list_transactions(
-            states=states, producer_ids=producer_ids, min_duration_ms=duration_filter, pattern=transactional_id_pattern
-        )
-        rows = [
-            (one.transactional_id, broker, one.producer_id, one.state)
-            for broker in found
-            if broker not in found.errors
-            for one in found[broker]
-        ]
-        titles = {
-            "transactional_id": "TransactionalId",
-            "coordinator": "Coordinator",
-            "producer_id": "ProducerId",
-            "state": "TransactionState",
-        }
-        return _print_with_errors(output, titles, sorted(rows), found.errors.values())
-
-    return connection.run(work)
+    found = await admin.list_transactions(
+        states=states, producer_ids=producer_ids, min_duration_ms=duration_filter, pattern=transactional_id_pattern
+    )
+    rows = [
+        (one.transactional_id, broker, one.producer_id, one.state)
+        for broker in found
+        if broker not in found.errors
+        for one in found[broker]
+    ]
+    titles = {
+        "transactional_id": "TransactionalId",
+        "coordinator": "Coordinator",
+        "producer_id": "ProducerId",
+        "state": "TransactionState",
+    }
+    return _print_with_errors(output, titles, sorted(rows), found.errors.values())
 
 
 @command.command("describe", epilog=examples("triokafka transactions describe --transactional-id billing-1"))
-@admin_options
+@admin_command
 @_transactional_id
 @output_options
-def describe(connection: AdminConnection, transactional_ids: tuple[str, ...], output: str) -> int:
+async def describe(admin: AdminClient, transactional_ids: tuple[str, ...], output: str) -> int:
     """Print state, timeout, age and partitions of the transactions of one or several transactional ids."""
-
-    async def work(admin: AdminClient) -> int:
-        found = await admin.describe_transactions(transactional_ids)
-        now = time.time() * 1000
-        rows = []
-        for transactional_id in transactional_ids:
-            if transactional_id in found.errors:
-                continue
-            one = found[transactional_id]
-            partitions = [str(partition) for partition in one.partitions]
-            rows.append(
-                (
-                    one.coordinator_id,
-                    transactional_id,
-                    one.producer_id,
-                    one.producer_epoch,
-                    one.state,
-                    one.timeout_ms,
-                    one.start_ms,
-                    None if one.start_ms is None else max(0, round(now - one.start_ms)),
-                    partitions if output == "json" else ",".join(partitions),
-                )
+    found = await admin.describe_transactions(transactional_ids)
+    now = time.time() * 1000
+    rows = []
+    for transactional_id in transactional_ids:
+        if transactional_id in found.errors:
+            continue
+        one = found[transactional_id]
+        partitions = [str(partition) for partition in one.partitions]
+        rows.append(
+            (
+                one.coordinator_id,
+                transactional_id,
+                one.producer_id,
+                one.producer_epoch,
+                one.state,
+                one.timeout_ms,
+                one.start_ms,
+                None if one.start_ms is None else max(0, round(now - one.start_ms)),
+                partitions if output == "json" else ",".join(partitions),
             )
-        titles = {
-            "coordinator_id": "CoordinatorId",
-            "transactional_id": "TransactionalId",
-            "producer_id": "ProducerId",
-            "producer_epoch": "ProducerEpoch",
-            "state": "TransactionState",
-            "timeout_ms": "TransactionTimeoutMs",
-            "start_ms": "CurrentTransactionStartTimeMs",
-            "duration_ms": "TransactionDurationMs",
-            "partitions": "TopicPartitions",
-        }
-        return _print_with_errors(output, titles, rows, found.errors.values())
-
-    return connection.run(work)
+        )
+    titles = {
+        "coordinator_id": "CoordinatorId",
+        "transactional_id": "TransactionalId",
+        "producer_id": "ProducerId",
+        "producer_epoch": "ProducerEpoch",
+        "state": "TransactionState",
+        "timeout_ms": "TransactionTimeoutMs",
+        "start_ms": "CurrentTransactionStartTimeMs",
+        "duration_ms": "TransactionDurationMs",
+        "partitions": "TopicPartitions",
+    }
+    return _print_with_errors(output, titles, rows, found.errors.values())
 
 
 @command.command(
     "describe-producers", epilog=examples("triokafka transactions describe-producers --topic orders --partition 0")
 )
-@admin_options
+@admin_command
 @_partition_options(required=True)
 @click.option("--broker-id", type=Integer(0, INT32), help="Ask this replica instead of the partition's leader.")
 @output_options
-def describe_producers(
-    connection: AdminConnection, topic: str, partition: int, broker_id: int | None, output: str
-) -> int:
+async def describe_producers(admin: AdminClient, topic: str, partition: int, broker_id: int | None, output: str) -> int:
     """Print the producers that a partition's leader remembers, with the first offset of open transactions."""
-
-    async def work(admin: AdminClient) -> int:
-        found = await _producers(admin, TopicPartition(topic, partition), broker_id)
-        rows = [
-            (
-                one.producer_id,
-                one.producer_epoch,
-                one.coordinator_epoch,
-                one.last_sequence,
-                one.last_timestamp,
-                one.current_transaction_start_offset if one.current_transaction_start_offset >= 0 else None,
-            )
-            for one in found
-        ]
-        titles = {
-            "producer_id": "ProducerId",
-            "producer_epoch": "ProducerEpoch",
-            "coordinator_epoch": "LatestCoordinatorEpoch",
-            "last_sequence": "LastSequence",
-            "last_timestamp": "LastTimestamp",
-            "transaction_start_offset": "CurrentTransactionStartOffset",
-        }
-        _print(output, titles, rows)
-        return 0
-
-    return connection.run(work)
+    found = await _producers(admin, TopicPartition(topic, partition), broker_id)
+    rows = [
+        (
+            one.producer_id,
+            one.producer_epoch,
+            one.coordinator_epoch,
+            one.last_sequence,
+            one.last_timestamp,
+            one.current_transaction_start_offset if one.current_transaction_start_offset >= 0 else None,
+        )
+        for one in found
+    ]
+    titles = {
+        "producer_id": "ProducerId",
+        "producer_epoch": "ProducerEpoch",
+        "coordinator_epoch": "LatestCoordinatorEpoch",
+        "last_sequence": "LastSequence",
+        "last_timestamp": "LastTimestamp",
+        "transaction_start_offset": "CurrentTransactionStartOffset",
+    }
+    _print(output, titles, rows)
+    return 0
 
 
 @command.command(
@@ -196,7 +182,7 @@ def describe_producers(
         "triokafka transactions find-hanging --topic orders --partition 0 --max-transaction-timeout 15",
     ),
 )
-@admin_options
+@admin_command
 @click.option("--broker-id", type=Integer(0, INT32), help="Look in all partitions that this broker leads.")
 @_partition_options(required=False)
 @click.option(
@@ -208,8 +194,8 @@ def describe_producers(
     help="The brokers' transaction.max.timeout.ms, in minutes; younger transactions do not hang.",
 )
 @output_options
-def find_hanging(
-    connection: AdminConnection,
+async def find_hanging(
+    admin: AdminClient,
     broker_id: int | None,
     topic: str | None,
     partition: int | None,
@@ -222,56 +208,52 @@ def find_hanging(
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic.")
-
-    async def work(admin: AdminClient) -> int:
-        topics = await admin.describe_topics([one.name for one in await admin.list_topics()] if not topic else [topic])
-        asked = [
-            TopicPartition(name, number.partition)
-            for name in topics
-            for number in topics[name].partitions
-            if (broker_id is None or (number.leader is not None and number.leader.node_id == broker_id))
-            and partition in (None, number.partition)
-        ]
-        found = await admin.find_hanging_transactions(
-            asked, max_transaction_timeout_ms=max_transaction_timeout * _MINUTE_MS
+    topics = await admin.describe_topics([one.name for one in await admin.list_topics()] if not topic else [topic])
+    asked = [
+        TopicPartition(name, number.partition)
+        for name in topics
+        for number in topics[name].partitions
+        if (broker_id is None or (number.leader is not None and number.leader.node_id == broker_id))
+        and partition in (None, number.partition)
+    ]
+    found = await admin.find_hanging_transactions(
+        asked, max_transaction_timeout_ms=max_transaction_timeout * _MINUTE_MS
+    )
+    now = time.time() * 1000
+    rows = [
+        (
+            one.partition.topic,
+            one.partition.partition,
+            one.producer_id,
+            one.producer_epoch,
+            one.coordinator_epoch,
+            one.start_offset,
+            one.last_timestamp,
+            round((now - one.last_timestamp) / _MINUTE_MS),
+            one.transactional_id,
         )
-        now = time.time() * 1000
-        rows = [
-            (
-                one.partition.topic,
-                one.partition.partition,
-                one.producer_id,
-                one.producer_epoch,
-                one.coordinator_epoch,
-                one.start_offset,
-                one.last_timestamp,
-                round((now - one.last_timestamp) / _MINUTE_MS),
-                one.transactional_id,
-            )
-            for one in found
-        ]
-        titles = {
-            "topic": "Topic",
-            "partition": "Partition",
-            "producer_id": "ProducerId",
-            "producer_epoch": "ProducerEpoch",
-            "coordinator_epoch": "CoordinatorEpoch",
-            "start_offset": "StartOffset",
-            "last_timestamp": "LastTimestamp",
-            "duration_min": "Duration(min)",
-            "transactional_id": "TransactionalId",
-        }
-        _print(output, titles, rows)
-        if found and output == "text":
-            one = found[0]
-            click.echo(
-                f"\nTo end one: triokafka transactions abort --topic {one.partition.topic}"
-                f" --partition {one.partition.partition} --start-offset {one.start_offset}",
-                err=True,
-            )
-        return 1 if found else 0
-
-    return connection.run(work)
+        for one in found
+    ]
+    titles = {
+        "topic": "Topic",
+        "partition": "Partition",
+        "producer_id": "ProducerId",
+        "producer_epoch": "ProducerEpoch",
+        "coordinator_epoch": "CoordinatorEpoch",
+        "start_offset": "StartOffset",
+        "last_timestamp": "LastTimestamp",
+        "duration_min": "Duration(min)",
+        "transactional_id": "TransactionalId",
+    }
+    _print(output, titles, rows)
+    if found and output == "text":
+        one = found[0]
+        click.echo(
+            f"\nTo end one: triokafka transactions abort --topic {one.partition.topic}"
+            f" --partition {one.partition.partition} --start-offset {one.start_offset}",
+            err=True,
+        )
+    return 1 if found else 0
 
 
 @command.command(
@@ -282,14 +264,14 @@ def find_hanging(
         " --coordinator-epoch 2",
     ),
 )
-@admin_options
+@admin_command
 @_partition_options(required=True)
 @click.option("--start-offset", type=Integer(0, _INT64), help="First offset of the transaction; see find-hanging.")
 @click.option("--producer-id", type=Integer(0, _INT64), help="Its producer, in place of --start-offset.")
 @click.option("--producer-epoch", type=Integer(0, INT32), help="The epoch of that producer.")
 @click.option("--coordinator-epoch", type=Integer(-1, INT32), help="The epoch of the coordinator that ended its last.")
-def abort(
-    connection: AdminConnection,
+async def abort(
+    admin: AdminClient,
     topic: str,
     partition: int,
     start_offset: int | None,
@@ -303,54 +285,44 @@ def abort(
         raise click.UsageError("Give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch.")
     if start_offset is None and None in given:
         raise click.UsageError("--producer-id, --producer-epoch and --coordinator-epoch belong together.")
-
-    async def work(admin: AdminClient) -> int:
-        where = TopicPartition(topic, partition)
-        numbers = given
-        if start_offset is not None:
-            open_ones = [
-                one
-                for one in await _producers(admin, where, None)
-                if one.current_transaction_start_offset == start_offset
-            ]
-            if not open_ones:
-                raise click.ClickException(f"{where} has no open transaction that begins at offset {start_offset}.")
-            (one,) = open_ones
-            numbers = (one.producer_id, one.producer_epoch, one.coordinator_epoch)
-        await admin.abort_transaction(
-            where,
-            producer_id=numbers[0] or 0,
-            producer_epoch=numbers[1] or 0,
-            coordinator_epoch=numbers[2] or 0,
-        )
-        click.echo(f"Aborted the transaction of producer {numbers[0]} (epoch {numbers[1]}) in {where}.")
-        return 0
-
-    return connection.run(work)
+    where = TopicPartition(topic, partition)
+    numbers = given
+    if start_offset is not None:
+        open_ones = [
+            one for one in await _producers(admin, where, None) if one.current_transaction_start_offset == start_offset
+        ]
+        if not open_ones:
+            raise click.ClickException(f"{where} has no open transaction that begins at offset {start_offset}.")
+        (one,) = open_ones
+        numbers = (one.producer_id, one.producer_epoch, one.coordinator_epoch)
+    await admin.abort_transaction(
+        where,
+        producer_id=numbers[0] or 0,
+        producer_epoch=numbers[1] or 0,
+        coordinator_epoch=numbers[2] or 0,
+    )
+    click.echo(f"Aborted the transaction of producer {numbers[0]} (epoch {numbers[1]}) in {where}.")
+    return 0
 
 
 @command.command(
     "force-terminate", epilog=examples("triokafka transactions force-terminate --transactional-id billing-1")
 )
-@admin_options
+@admin_command
 @_transactional_id
-def force_terminate(connection: AdminConnection, transactional_ids: tuple[str, ...]) -> int:
+async def force_terminate(admin: AdminClient, transactional_ids: tuple[str, ...]) -> int:
     """Abort the open transactions of transactional ids through their coordinators, and fence their producers."""
+    from triokafka.errors import KafkaError
 
-    async def work(admin: AdminClient) -> int:
-        from triokafka.errors import KafkaError
-
-        failures: list[Exception] = []
-        for transactional_id in transactional_ids:
-            try:
-                await admin.force_terminate_transaction(transactional_id)
-            except KafkaError as error:
-                failures.append(error)
-            else:
-                click.echo(f"Terminated the transaction of {transactional_id}; its producer is fenced.")
-        return _complain(failures)
-
-    return connection.run(work)
+    failures: list[Exception] = []
+    for transactional_id in transactional_ids:
+        try:
+            await admin.force_terminate_transaction(transactional_id)
+        except KafkaError as error:
+            failures.append(error)
+        else:
+            click.echo(f"Terminated the transaction of {transactional_id}; its producer is fenced.")
+    return _complain(failures)
 
 
 command.add_command(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option
+from triokafka.cli.connection import AdminConnection, admin_command, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
 from triokafka.cli.values import Integer, text_of_file
 from triokafka.security.scram_credentials import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
@@ -37,31 +37,27 @@ def command() -> None:
 
 
 @command.command("list", epilog=examples("triokafka users list", "triokafka users list alice bob --json"))
-@admin_options
+@admin_command
 @click.argument("names", nargs=-1)
 @output_options
-def list_users(connection: AdminConnection, names: tuple[str, ...], output: str) -> int:
+async def list_users(admin: AdminClient, names: tuple[str, ...], output: str) -> int:
     """Print users with their mechanisms and iterations: all, or those that are named."""
-
-    async def work(admin: AdminClient) -> int:
-        found = await admin.describe_user_scram_credentials(names or None)
-        known = {user: found[user] for user in sorted(found) if user not in found.errors}
-        if output == "json":
-            print_json(
-                [
-                    {"user": user, "credentials": {one.mechanism_name: count for one, count in credentials.items()}}
-                    for user, credentials in known.items()
-                ]
-            )
-        else:
-            for user, credentials in known.items():
-                text = ", ".join(f"{one.mechanism_name} iterations={count}" for one, count in credentials.items())
-                click.echo(f"{user}: {text}")
-        for error in found.errors.values():
-            click.echo(f"triokafka: {error}", err=True)
-        return 1 if found.errors else 0
-
-    return connection.run(work)
+    found = await admin.describe_user_scram_credentials(names or None)
+    known = {user: found[user] for user in sorted(found) if user not in found.errors}
+    if output == "json":
+        print_json(
+            [
+                {"user": user, "credentials": {one.mechanism_name: count for one, count in credentials.items()}}
+                for user, credentials in known.items()
+            ]
+        )
+    else:
+        for user, credentials in known.items():
+            text = ", ".join(f"{one.mechanism_name} iterations={count}" for one, count in credentials.items())
+            click.echo(f"{user}: {text}")
+    for error in found.errors.values():
+        click.echo(f"triokafka: {error}", err=True)
+    return 1 if found.errors else 0
 
 
 @command.command(

@@ -46,6 +46,14 @@ SIZE: Final = Integer(min=1, max=104_857_600)
 """Size of a record in bytes, at most the default of socket.request.max.bytes."""
 
 
+def principal_of(text: str) -> str:
+    """Return a principal without surrounding spaces. Text of another form than ``Type:name`` is a usage error."""
+    kind, _, name = text.strip().partition(":")
+    if not (kind and name):
+        raise click.UsageError(f"{text!r} is not a principal: write Type:name, such as User:{text.strip() or 'alice'}.")
+    return text.strip()
+
+
 def bytes_of_file(path: str, option: str = "") -> bytes:
     """Read a file. An unreadable file is a usage error of ``option``."""
     from triokafka.world.system import RealWorld

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.partition_filters import NOTHING_MATCHES, of_patterns, of_topic
@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.1
         "triokafka verify-replicas --topic-partitions orders:0-3",
     ),
 )
-@admin_options
+@admin_command
 @click.option(
     "--topics-include", "--topic", "topic", metavar="TOPICS", shell_complete=topic_names,
     help="Names or regular expressions.  [default: all topics]",
@@ -42,8 +42,8 @@ _POLL_SECONDS = 0.1
     help="Bytes to read of a replica at a time.",
 )  # fmt: skip
 @output_options
-def command(
-    connection: AdminConnection, topic: str | None, topic_partitions: str | None, fetch_size: int, output: str
+async def command(
+    admin: AdminClient, topic: str | None, topic_partitions: str | None, fetch_size: int, output: str
 ) -> int:
     """Compare the logs of all replicas of partitions, and print the first difference of each partition.
 
@@ -54,32 +54,28 @@ def command(
     if topic_partitions is not None and topic is not None:
         raise click.UsageError("--topic-partitions cannot be used with --topics-include.")
     wanted = of_topic(topic, None) if topic_partitions is None else of_patterns(topic_partitions)
-
-    async def work(admin: AdminClient) -> int:
-        names = wanted.topics(one.name for one in await admin.list_topics(include_internal=True))
-        described = await admin.describe_topics(names)
-        compacted = {
-            name for name, configs in (await configs_of(admin, names)).items()
-            if "compact" in str(getattr(configs.get("cleanup.policy"), "value", ""))
-        }  # fmt: skip
-        found = [(partition, one.replicas) for partition, one in wanted.select(described)]
-        if not found:
-            click.echo(NOTHING_MATCHES, err=True)
-            return 1
-        results: list[_Result] = []
-        with progress("comparing", len(found), shown=shows_progress(beside_output=True)) as advance:
-            for partition, replicas in sorted(found):
-                results.append(
-                    await _compare(admin, partition, replicas, fetch_size, by_record=partition.topic in compacted)
-                )
-                advance(1)
-        if output == "json":
-            print_json([result.as_json() for result in results])
-        else:
-            _print(results)
-        return 1 if any(not result.is_good for result in results) else 0
-
-    return connection.run(work)
+    names = wanted.topics(one.name for one in await admin.list_topics(include_internal=True))
+    described = await admin.describe_topics(names)
+    compacted = {
+        name for name, configs in (await configs_of(admin, names)).items()
+        if "compact" in str(getattr(configs.get("cleanup.policy"), "value", ""))
+    }  # fmt: skip
+    found = [(partition, one.replicas) for partition, one in wanted.select(described)]
+    if not found:
+        click.echo(NOTHING_MATCHES, err=True)
+        return 1
+    results: list[_Result] = []
+    with progress("comparing", len(found), shown=shows_progress(beside_output=True)) as advance:
+        for partition, replicas in sorted(found):
+            results.append(
+                await _compare(admin, partition, replicas, fetch_size, by_record=partition.topic in compacted)
+            )
+            advance(1)
+    if output == "json":
+        print_json([result.as_json() for result in results])
+    else:
+        _print(results)
+    return 1 if any(not result.is_good for result in results) else 0
 
 
 class _Result(NamedTuple):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import trio
 
 from triokafka.errors import KafkaError, raisable_copy
+
+T = TypeVar("T")
 
 _FRESH: Final = 1.0
 
@@ -44,7 +46,7 @@ class Answers:
         self._locks: dict[str, trio.Lock] = {}
         self._failures: dict[str, _Failure] = {}
 
-    async def get(self, key: str, ask: Callable[[], Awaitable[Any]], *, renew: bool = False) -> Any:
+    async def get(self, key: str, ask: Callable[[], Awaitable[T]], *, renew: bool = False) -> T:
         """Return a fresh answer; concurrent requests for it share one call of ``ask`` and its failure. There are few
         keys, and users cannot choose them.
 
@@ -54,7 +56,8 @@ class Answers:
         lock = self._locks.setdefault(key, trio.Lock())
         known, now = self._known.get(key), self._now()
         if known is not None and known.serves(now, being_renewed=lock.locked()) and not (renew and known.is_old(now)):
-            return known.value
+            fresh: T = known.value
+            return fresh
         async with lock:
             failure = self._failures.get(key)
             if failure is not None and failure.at > now:
@@ -67,7 +70,8 @@ class Answers:
                     self._failures[key] = _Failure(self._now(), error)
                     raise
                 known = self._known[key] = _Answer(self._now(), self._now() - now, value)
-            return known.value
+            answer: T = known.value
+            return answer
 
     def known(self, key: str) -> Any:
         """Return the answer while it is fresh, without asking; None if there is none."""

@@ -31,6 +31,7 @@ from triokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
+    first_leaf,
 )
 from triokafka.security.java_names import with_hidden_secrets
 from triokafka.world import World
@@ -126,16 +127,13 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     # ---------------------------------------------------------------- files
 
-    def page() -> Response:
+    @app.get("/")
+    async def page() -> Response:
         text = (files("triokafka.console") / "static" / "index.html").read_text("utf-8")
         facts = {"token": token, "changes": options.allow_changes, "login": options.needs_login}
         facts |= {"faults": options.faults is not None, "sample_ms": limits.sample_interval_ms}
         shown = json.dumps(facts).replace("&", "&amp;").replace('"', "&quot;")
         return Response(text.replace("CONSOLE_FACTS", shown), content_type="text/html; charset=utf-8")
-
-    @app.get("/")
-    async def index() -> Response:
-        return page()
 
     @app.get("/static/<name>")
     async def static_file(name: str) -> Response:
@@ -341,15 +339,13 @@ def _event(document: Any) -> bytes:
 
 
 def _problem(error: BaseException) -> dict[str, str]:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_leaf(error)
     return {"error": type(error).__name__, "message": str(error)}
 
 
 def _failure(error: BaseException) -> Response:
     """Return an error of the cluster or of the request, with the status that fits it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
+    error = first_leaf(error)
     kinds: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
         (AuthenticationError, 401),
         (AuthorizationError, 403),

@@ -39,8 +39,7 @@ class ClusterView:
     async def _cluster(self) -> ClusterDescription:
         """The brokers, also those that are registered and not in service."""
         ask = partial(self.admin.describe_cluster, include_fenced_brokers=True)
-        found: ClusterDescription = await self._answers.get("cluster", ask)
-        return found
+        return await self._answers.get("cluster", ask)
 
     async def overview(self) -> dict[str, Any]:
         """The cluster at a glance."""
@@ -113,7 +112,7 @@ class ClusterView:
 
     async def _topics(self, *, renew: bool = False) -> dict[str, TopicDescription]:
         async def ask() -> dict[str, TopicDescription]:
-            names = [one.name for one in await self._names()]
+            names = [one.name for one in await self.names()]
             topics: dict[str, TopicDescription] = {}
             for at in range(0, len(names), _DESCRIBED):  # in parts: decoding a part does not hold up other requests
                 part = names[at : at + _DESCRIBED]
@@ -121,24 +120,19 @@ class ClusterView:
                 topics |= {name: found[name] for name in part if name not in found.errors}
             return topics
 
-        topics: dict[str, TopicDescription] = await self._answers.get("topics", ask, renew=renew)
-        return topics
+        return await self._answers.get("topics", ask, renew=renew)
 
-    async def _names(self) -> list[TopicListing]:
-        """The topics by name, without their partitions: a tenth of the work of `_topics`."""
-        listed: list[TopicListing] = await self._answers.get(
-            "names", partial(self.admin.list_topics, include_internal=True)
-        )
-        return listed
+    async def names(self) -> list[TopicListing]:
+        """The topics by name, without their partitions: a tenth of the work of `_topics`.
 
-    async def read_names(self) -> None:
-        """Read the names of all topics, unless they are known: the first list of topics then finds them."""
-        await self._names()
+        Once they are known, the first list of topics finds them.
+        """
+        return await self._answers.get("names", partial(self.admin.list_topics, include_internal=True))
 
     async def _listed(self) -> Iterable[TopicListing | TopicDescription]:
         """The topics by name; those that the samples of metrics have described, as long as they are fresh."""
         described: dict[str, TopicDescription] | None = self._answers.known("topics")
-        return await self._names() if described is None else described.values()
+        return await self.names() if described is None else described.values()
 
     async def topics(self, text: str, page: int, internal: bool, problems: bool) -> dict[str, Any]:
         """A page of topics whose names contain ``text``; with ``problems`` only those with an unhealthy partition.
@@ -228,8 +222,7 @@ class ClusterView:
                 if node not in found.errors
             }
 
-        dirs: dict[int, Any] = await self._answers.get("log_dirs", ask, renew=renew)
-        return dirs
+        return await self._answers.get("log_dirs", ask, renew=renew)
 
     async def _log_dirs(self, *, renew: bool = False) -> dict[int, Any]:
         """Data directories by broker and path, without their single replicas."""
@@ -260,8 +253,7 @@ class ClusterView:
             told = {one.group_id: one for node in found if node not in found.errors for one in found[node]}
             return [told[group_id] for group_id in sorted(told)], sorted(node.node_id for node in found.errors)
 
-        groups: tuple[list[GroupListing], list[int]] = await self._answers.get("groups", ask)
-        return groups
+        return await self._answers.get("groups", ask)
 
     async def _offsets(
         self, partitions: Collection[TopicPartition], which: Literal["earliest", "latest"]

@@ -76,7 +76,7 @@ class Sessions:
         with suppress(KafkaError, ExceptionGroup):
             session = await self.find(None)
             assert session is not None, "there is no login"
-            await session.view.read_names()
+            await session.view.names()
         warmed.set()
 
     async def find(self, token: str | None) -> Session | None:
@@ -136,7 +136,7 @@ class Sessions:
             async with session.view.admin:
                 task_status.started()
                 with suppress(KafkaError, ExceptionGroup):
-                    await session.view.read_names()  # before the samples, which take seconds in a large cluster
+                    await session.view.names()  # before the samples, which take seconds in a large cluster
                 idle = self._limits.session_idle_ms / 1_000
                 while session.user is None or self._world.now() - session.used_at < idle:
                     now = self._world.now()

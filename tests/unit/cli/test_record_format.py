@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from triokafka import ConsumerRecord
 from triokafka.cli.line_reader import Item
 from triokafka.cli.record_codecs import RegistryOptions, decoder, encoder
 from triokafka.cli.record_format import FormatFormatter, FormatReader, encoding_reader
 
 
-class Printed(NamedTuple):
-    """The attributes of a record that a formatter reads."""
-
-    topic: str = "orders"
-    partition: int = 3
-    offset: int = 42
-    timestamp: int = 1_700_000_000_000
-    timestamp_type: int = 0
-    leader_epoch: int = 0
-    key: Any = b"k"
-    value: Any = b"value"
-    headers: Any = (("a", b"1"), ("b", None))
+def _record(key: bytes | None = b"k", value: bytes | None = b"value") -> ConsumerRecord:
+    headers = (("a", b"1"), ("b", None))
+    return ConsumerRecord("orders", 3, 42, timestamp=1_700_000_000_000, key=key, value=value, headers=headers)
 
 
 @pytest.mark.parametrize(
@@ -39,12 +29,12 @@ class Printed(NamedTuple):
     ],
 )
 def test_tokens_and_escapes_are_those_of_kcat(text: str, printed: bytes) -> None:
-    assert FormatFormatter(text)(Printed()) == printed
+    assert FormatFormatter(text)(_record()) == printed
 
 
 def test_null_has_length_minus_one_and_prints_nothing() -> None:
-    assert FormatFormatter("%k|%K|%s|%S")(Printed(key=None, value=None)) == b"|-1||-1"
-    assert FormatFormatter("%R")(Printed(value=None)) == b"\xff\xff\xff\xff"
+    assert FormatFormatter("%k|%K|%s|%S")(_record(key=None, value=None)) == b"|-1||-1"
+    assert FormatFormatter("%R")(_record(value=None)) == b"\xff\xff\xff\xff"
 
 
 @pytest.mark.parametrize("text", ["%q", r"\q", "", "%"])
@@ -87,7 +77,7 @@ def test_formats_that_cannot_be_read_are_usage_errors(text: str) -> None:
 
 @given(key=st.binary().filter(lambda b: b"\t" not in b and b"\n" not in b), value=st.binary())
 def test_printed_line_is_read_back(key: bytes, value: bytes) -> None:
-    line = FormatFormatter(r"%p\t%k\t%s")(Printed(key=key, value=value))
+    line = FormatFormatter(r"%p\t%k\t%s")(_record(key=key, value=value))
     assert FormatReader(r"%p\t%k\t%s", "orders")(line, 1) == Item(key, value, (), 3)
 
 

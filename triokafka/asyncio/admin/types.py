@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 
 from triokafka.asyncio.errors import IllegalArgumentError
@@ -34,19 +35,19 @@ class NewTopic:
         self.topic_configs = topic_configs or {}
 
 
+@dataclass(eq=False)
 class NewPartitions:
     """A larger number of partitions, and the replicas of each new one (by default the broker chooses)."""
 
-    def __init__(self, total_count: int, new_assignments: Sequence[Sequence[int]] | None = None) -> None:
-        self.total_count = total_count
-        self.new_assignments = new_assignments
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
 
 
+@dataclass(eq=False)
 class RecordsToDelete:
     """The offset before which all records are deleted."""
 
-    def __init__(self, before_offset: int) -> None:
-        self.before_offset = before_offset
+    before_offset: int
 
 
 class ConfigResourceType(IntEnum):

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from functools import partial
-from types import SimpleNamespace, TracebackType
+from types import SimpleNamespace
 from typing import Any, Final, Self
 
 from triokafka import ConsumerRecord
@@ -206,9 +206,7 @@ class AIOKafkaConsumer:
             raise
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.stop()
 
     # ---------------------------------------------------------------- private names of aiokafka that programs read

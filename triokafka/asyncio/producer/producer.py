@@ -14,7 +14,6 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar, cast
 
 from triokafka.asyncio.bridge import Bridge, running_loop
@@ -217,9 +216,7 @@ class AIOKafkaProducer:
             raise
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.stop()
 
     async def partitions_for(self, topic: str) -> set[int]:

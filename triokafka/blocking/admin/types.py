@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,12 +32,12 @@ class NewTopic:
         self.topic_configs = topic_configs or {}
 
 
+@dataclass(eq=False)
 class NewPartitions:
     """The new number of a topic's partitions; ``new_assignments`` names the brokers of each added one."""
 
-    def __init__(self, total_count: int, new_assignments: Sequence[Sequence[int]] | None = None) -> None:
-        self.total_count = total_count
-        self.new_assignments = new_assignments
+    total_count: int
+    new_assignments: Sequence[Sequence[int]] | None = None
 
 
 class AlterConfigOp(EnumHelper, IntEnum):
@@ -148,26 +149,13 @@ class UpdateFeatureType(EnumHelper, IntEnum):
     UNSAFE_DOWNGRADE = 3
 
 
+@dataclass(slots=True, unsafe_hash=True)
 class MemberToRemove:
     """A member of a group, by its id, or a static one by its instance id."""
 
-    __slots__ = ("group_instance_id", "member_id", "reason")
-
-    def __init__(
-        self, member_id: str | None = None, group_instance_id: str | None = None, reason: str | None = None
-    ) -> None:
-        self.member_id = member_id
-        self.group_instance_id = group_instance_id
-        self.reason = reason
-
-    def _key(self) -> tuple[str | None, ...]:
-        return self.member_id, self.group_instance_id, self.reason
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, MemberToRemove) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
+    member_id: str | None = None
+    group_instance_id: str | None = None
+    reason: str | None = None
 
     def __repr__(self) -> str:
         return (

@@ -125,7 +125,7 @@ def place(
     if replication_factor > len(usable):
         raise InvalidReplicationFactorError(
             f"The target replication factor of {replication_factor} cannot be reached because only {len(usable)} "
-            f"broker(s) are registered."
+            f"broker(s) are registered or some brokers have all their log directories cordoned."
         )
     if first_replica in order:
         start = turn = order.index(first_replica)

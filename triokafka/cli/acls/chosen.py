@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import click
 
+from triokafka.cli.values import principal_of
 from triokafka.security.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -185,7 +186,7 @@ class ChosenAcls(NamedTuple):
 
     def _entries(self, operations: Iterable[AclOperation]) -> list[Entry]:
         return [
-            Entry(_principal(principal), host.strip(), operation, permission)
+            Entry(principal_of(principal), host.strip(), operation, permission)
             for permission, principals, hosts in (
                 (AclPermissionType.ALLOW, self.allow_principals, self.allow_hosts),
                 (AclPermissionType.DENY, self.deny_principals, self.deny_hosts),
@@ -197,13 +198,6 @@ class ChosenAcls(NamedTuple):
 
 
 _CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME, AclPatternType.LITERAL)
-
-
-def _principal(text: str) -> str:
-    kind, colon, name = text.strip().partition(":")
-    if not (kind and colon and name):
-        raise click.UsageError(f"{text!r} is not a principal: write Type:name, such as User:{text.strip() or 'alice'}.")
-    return text.strip()
 
 
 def _operation(text: str) -> AclOperation:

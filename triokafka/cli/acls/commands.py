@@ -9,7 +9,7 @@ import click
 
 from triokafka.cli.acls.chosen import ChosenAcls
 from triokafka.cli.completion_values import group_names, topic_names
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option
+from triokafka.cli.connection import AdminConnection, admin_command, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
 from triokafka.security.acl import AclBinding, AclBindingFilter, AclPatternType, ResourceType
 
@@ -81,11 +81,11 @@ def _chosen(flags: dict[str, Any]) -> ChosenAcls:
     ),
 )
 @controller_option
-@admin_options
+@admin_command
 @_resource_options
 @click.option("--principal", "principals", multiple=True, metavar="TYPE:NAME", help="Only ACLs of this principal.")
 @output_options
-def list_acls(connection: AdminConnection, principals: tuple[str, ...], output: str, **flags: Any) -> int:
+async def list_acls(admin: AdminClient, principals: tuple[str, ...], output: str, **flags: Any) -> None:
     """Print ACLs: all, or those of resources and principals."""
     chosen = _chosen(flags)
     resources: list[tuple[ResourceType, str | None, AclPatternType]] = [*chosen.resources()]
@@ -93,14 +93,10 @@ def list_acls(connection: AdminConnection, principals: tuple[str, ...], output: 
         anything = AclPatternType.ANY if chosen.pattern_type is AclPatternType.LITERAL else chosen.pattern_type
         resources = [(ResourceType.ANY, None, anything)]
     filters = [AclBindingFilter(*resource, principal) for resource in resources for principal in principals or (None,)]
-
-    async def work(admin: AdminClient) -> None:
-        found: dict[AclBinding, None] = {}
-        for one in filters:
-            found.update(dict.fromkeys(await admin.describe_acls(one)))
-        _print(found, "Current ACLs", output)
-
-    return connection.run(work)
+    found: dict[AclBinding, None] = {}
+    for one in filters:
+        found.update(dict.fromkeys(await admin.describe_acls(one)))
+    _print(found, "Current ACLs", output)
 
 
 @command.command(
@@ -112,19 +108,15 @@ def list_acls(connection: AdminConnection, principals: tuple[str, ...], output: 
     ),
 )
 @controller_option
-@admin_options
+@admin_command
 @_resource_options
 @_entry_options
 @output_options
-def add(connection: AdminConnection, output: str, **flags: Any) -> int:
+async def add(admin: AdminClient, output: str, **flags: Any) -> None:
     """Add ACLs: each principal with each host and operation, on each resource."""
     acls = _chosen(flags).bindings()
-
-    async def work(admin: AdminClient) -> None:
-        await admin.create_acls(acls)
-        _print(acls, "Adding ACLs", output)
-
-    return connection.run(work)
+    await admin.create_acls(acls)
+    _print(acls, "Adding ACLs", output)
 
 
 @command.command(

@@ -12,6 +12,7 @@ from typing import Final
 
 from triokafka.cli.broker_options import WrongUse
 from triokafka.cli.cluster.free_ports import free_ports, is_free
+from triokafka.structs import format_uuid
 
 _MOST_CONTROLLERS: Final = 3
 _MOST_REPLICAS: Final = 3
@@ -119,7 +120,7 @@ class ClusterLayout:
                 "log.dirs": os.path.join(os.path.abspath(folder), "data"),
             }
             nodes.append(NodeLayout(number, folder, host, own_port, {**common, **settings, **properties}))
-        return cls(tuple(nodes), _cluster_id_in(directory) or _new_cluster_id())
+        return cls(tuple(nodes), _cluster_id_in(directory) or new_id())
 
     @property
     def bootstrap_servers(self) -> str:
@@ -164,14 +165,13 @@ def _cluster_id_in(directory: str) -> str | None:
     return None
 
 
-def _new_cluster_id() -> str:
+def new_id() -> str:
+    """Return the text of a new id of a cluster or a directory, which no program takes for an option."""
     import uuid
-    from base64 import urlsafe_b64encode
 
-    while True:
-        text = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):  # other programs would take it for an option
-            return text
+    while (text := format_uuid(uuid.uuid4())).startswith("-"):
+        pass
+    return text
 
 
 def _free_ports(host: str, count: int, *, without: set[int]) -> list[int]:

@@ -10,8 +10,9 @@ from typing import IO, Final
 
 import trio
 
+from triokafka.cli.broker_options import ending_signals
 from triokafka.cli.cluster.layout import ClusterLayout, NodeLayout
-from triokafka.errors import KafkaError
+from triokafka.errors import KafkaError, first_leaf
 
 _START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 30.0
@@ -221,11 +222,8 @@ async def run_cluster(
     nodes = [ChildProcess(node, verbose=verbose, metrics=addresses.get(node.node_id)) for node in layout.nodes]
     failed: list[int] = []
     stopping = False
-    signals = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signals.append(signal.SIGHUP)
     try:
-        with trio.open_signal_receiver(*signals) as received:
+        with trio.open_signal_receiver(*ending_signals()) as received:
             async with trio.open_nursery() as nursery:
 
                 def ended(node: ChildProcess, status: int) -> None:
@@ -269,13 +267,8 @@ async def run_cluster(
                     lines.append(f"console {await console(nursery, nodes, start)}")
                 print(*lines, sep="\n", flush=True)
     except BaseExceptionGroup as group:
-        first = _first(group)
+        first = first_leaf(group)
         if isinstance(first, KafkaError):
             raise first from None
         raise
     return 1 if failed else 0
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner = group.exceptions[0]
-    return _first(inner) if isinstance(inner, BaseExceptionGroup) else inner

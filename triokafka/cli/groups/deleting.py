@@ -8,7 +8,7 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completion_values import group_names, topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.counting import counted
 from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options
 from triokafka.cli.groups.lag import describe_all
@@ -29,40 +29,31 @@ if TYPE_CHECKING:
     ),
 )
 @group_options
-@admin_options
+@admin_command
 @click.option("--dry-run", is_flag=True, help="Print the groups that would be deleted.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation, even with --all-groups.")
-def delete(
-    chosen: ChosenGroups,
-    connection: AdminConnection,
-    dry_run: bool,
-    yes: bool,
-) -> int:
+async def delete(admin: AdminClient, chosen: ChosenGroups, dry_run: bool, yes: bool) -> int:
     """Delete GROUPS without members, with all their committed offsets.
 
     A group that cannot be deleted does not stop the others; the exit status is then 1.
     """
+    from triokafka.errors import KafkaError
 
-    async def work(admin: AdminClient) -> int:
-        from triokafka.errors import KafkaError
-
-        names, status = await chosen.resolve(admin)
-        if dry_run:
-            return max(status, await _could_delete(admin, names))
-        if chosen.names is None and names and not yes:
-            click.echo(f"{counted(len(names), 'group')}: {', '.join(names)}", err=True)
-            confirm("Delete the groups without members, and their offsets?")
-        for name in names:
-            try:
-                await admin.delete_groups([name])
-            except KafkaError as error:
-                complain(error)
-                status = 1
-            else:
-                click.echo(f"Deleted group {name}.")
-        return status
-
-    return connection.run(work)
+    names, status = await chosen.resolve(admin)
+    if dry_run:
+        return max(status, await _could_delete(admin, names))
+    if chosen.names is None and names and not yes:
+        click.echo(f"{counted(len(names), 'group')}: {', '.join(names)}", err=True)
+        confirm("Delete the groups without members, and their offsets?")
+    for name in names:
+        try:
+            await admin.delete_groups([name])
+        except KafkaError as error:
+            complain(error)
+            status = 1
+        else:
+            click.echo(f"Deleted group {name}.")
+    return status
 
 
 async def _could_delete(admin: AdminClient, names: list[str]) -> int:
@@ -89,40 +80,32 @@ async def _could_delete(admin: AdminClient, names: list[str]) -> int:
 )
 @click.argument("group", required=False, shell_complete=group_names)
 @click.option("--group", "also_group", metavar="GROUP", shell_complete=group_names, help="The group, as an option.")
-@admin_options
+@admin_command
 @click.option(
     "--topic", "topics", multiple=True, required=True, metavar="TOPIC[:P,P…]", shell_complete=topic_names,
     help="A topic, or some of its partitions.",
 )  # fmt: skip
 @output_options
-def delete_offsets(
-    group: str | None,
-    also_group: str | None,
-    connection: AdminConnection,
-    topics: tuple[str, ...],
-    output: str,
+async def delete_offsets(
+    admin: AdminClient, group: str | None, also_group: str | None, topics: tuple[str, ...], output: str
 ) -> int:
     """Delete the committed offsets of GROUP in topics that none of its members subscribes to."""
     if (group is None) == (also_group is None):
         raise click.UsageError("Name one group, as an argument or with --group.")
     name = group or also_group or ""
     scopes = [parse_scope(text) for text in topics]
-
-    async def work(admin: AdminClient) -> int:
-        found = await describe_all(admin, [name])
-        for error in found.errors.values():
-            raise error
-        rows = await _forget(admin, name, scopes)
-        if output == "json":
-            print_json([dict(zip(("topic", "partition", "error"), row, strict=True)) for row in rows])
-        else:
-            print_table(
-                [Column("TOPIC"), Column("PARTITION"), Column("STATUS")],
-                [(topic, number, "Successful" if error is None else error) for topic, number, error in rows],
-            )
-        return 1 if any(error is not None for *_, error in rows) else 0
-
-    return connection.run(work)
+    found = await describe_all(admin, [name])
+    for error in found.errors.values():
+        raise error
+    rows = await _forget(admin, name, scopes)
+    if output == "json":
+        print_json([dict(zip(("topic", "partition", "error"), row, strict=True)) for row in rows])
+    else:
+        print_table(
+            [Column("TOPIC"), Column("PARTITION"), Column("STATUS")],
+            [(topic, number, "Successful" if error is None else error) for topic, number, error in rows],
+        )
+    return 1 if any(error is not None for *_, error in rows) else 0
 
 
 async def _forget(admin: AdminClient, group: str, scopes: list[Scope]) -> list[tuple[str, int | None, str | None]]:

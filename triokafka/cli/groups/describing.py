@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, note
 from triokafka.cli.groups.lag import Found, GroupPosition, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
@@ -32,15 +32,15 @@ _UNKNOWN: Final = "unknown"
     ),
 )
 @group_options
-@admin_options
+@admin_command
 @click.option("--offsets", "shows_offsets", is_flag=True, help="Show offsets and lag (default).")
 @click.option("--members", "shows_members", is_flag=True, help="Their members.")
 @click.option("--state", "shows_state", is_flag=True, help="Show state, coordinator and assignment strategy.")
 @click.option("--verbose", is_flag=True, help="Add leader epochs; with --members, assignments; with --state, epochs.")
 @output_options
-def describe(
+async def describe(
+    admin: AdminClient,
     chosen: ChosenGroups,
-    connection: AdminConnection,
     shows_offsets: bool,
     shows_members: bool,
     shows_state: bool,
@@ -55,31 +55,22 @@ def describe(
     if shows_offsets + shows_members + shows_state > 1:
         raise click.UsageError("--offsets, --members and --state exclude each other.")
     if shows_members:
-        return _members(connection, chosen, verbose, output)
+        return await _members(admin, chosen, verbose, output)
     if shows_state:
-        return _states(connection, chosen, verbose, output)
-    return _positions(connection, chosen, verbose, output)
+        return await _states(admin, chosen, verbose, output)
+    return await _positions(admin, chosen, verbose, output)
 
 
 @click.command(
-    "members",
-    epilog=examples(
-        "triokafka groups members billing",
-        "triokafka groups members billing --verbose",
-    ),
+    "members", epilog=examples("triokafka groups members billing", "triokafka groups members billing --verbose")
 )
 @group_options
-@admin_options
+@admin_command
 @click.option("--verbose", is_flag=True, help="Current and target assignment of each member, with epochs.")
 @output_options
-def members(
-    chosen: ChosenGroups,
-    connection: AdminConnection,
-    verbose: bool,
-    output: str,
-) -> int:
+async def members(admin: AdminClient, chosen: ChosenGroups, verbose: bool, output: str) -> int:
     """Print the members of GROUPS: the same as describe --members."""
-    return _members(connection, chosen, verbose, output)
+    return await _members(admin, chosen, verbose, output)
 
 
 @click.command(
@@ -90,45 +81,36 @@ def members(
     ),
 )
 @group_options
-@admin_options
+@admin_command
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC", shell_complete=topic_names, help="Only offsets of this topic."
 )
 @output_options
-def offsets(
-    chosen: ChosenGroups,
-    connection: AdminConnection,
-    topics: tuple[str, ...],
-    output: str,
-) -> int:
+async def offsets(admin: AdminClient, chosen: ChosenGroups, topics: tuple[str, ...], output: str) -> int:
     """Print the committed offsets of GROUPS without fetching log end offsets."""
-
-    async def work(admin: AdminClient) -> int:
-        names, status = await chosen.resolve(admin)
-        found = await describe_all(admin, names)
-        committed = await admin.list_offsets_of_groups(found.groups)
-        for error in (*found.errors.values(), *committed.errors.values()):
-            complain(error)
-            status = 1
-        rows = [
-            (name, *partition, position.offset, None if position.leader_epoch < 0 else position.leader_epoch,
-             position.metadata)
-            for name in found.groups
-            if name not in committed.errors
-            for partition, position in sorted(committed[name].items())
-            if not topics or partition.topic in topics
-        ]  # fmt: skip
-        if output == "json":
-            keys = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
-            print_json([dict(zip(keys, row, strict=True)) for row in rows])
-        elif rows:
-            titles = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "METADATA")
-            print_table([Column(title, title == "METADATA") for title in titles], rows)
-        elif found.groups:
-            note("no committed offsets.")
-        return status
-
-    return connection.run(work)
+    names, status = await chosen.resolve(admin)
+    found = await describe_all(admin, names)
+    committed = await admin.list_offsets_of_groups(found.groups)
+    for error in (*found.errors.values(), *committed.errors.values()):
+        complain(error)
+        status = 1
+    rows = [
+        (name, *partition, position.offset, None if position.leader_epoch < 0 else position.leader_epoch,
+         position.metadata)
+        for name in found.groups
+        if name not in committed.errors
+        for partition, position in sorted(committed[name].items())
+        if not topics or partition.topic in topics
+    ]  # fmt: skip
+    if output == "json":
+        keys = ("group", "topic", "partition", "offset", "leader_epoch", "metadata")
+        print_json([dict(zip(keys, row, strict=True)) for row in rows])
+    elif rows:
+        titles = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "METADATA")
+        print_table([Column(title, title == "METADATA") for title in titles], rows)
+    elif found.groups:
+        note("no committed offsets.")
+    return status
 
 
 async def _described(admin: AdminClient, chosen: ChosenGroups) -> tuple[Found, int]:
@@ -144,31 +126,28 @@ async def _described(admin: AdminClient, chosen: ChosenGroups) -> tuple[Found, i
 # Offsets and lag
 
 
-def _positions(connection: AdminConnection, chosen: ChosenGroups, verbose: bool, output: str) -> int:
-    async def work(admin: AdminClient) -> int:
-        names, status = await chosen.resolve(admin)
-        found = await describe_all(admin, names)
-        patience = admin.options.default_api_timeout_ms / _SHARE_FOR_LEADERS
-        by_group, failed, endless = await positions_of(admin, found.groups, patience)
-        for error in (*found.errors.values(), *failed.values()):
-            complain(error)
-            status = 1
-        _warn_of_unknown_ends(endless)
-        shown = {name: found.groups[name] for name in by_group}
-        if output == "json":
-            print_json([{**_summary(group), "partitions": _rows_json(by_group[name])} for name, group in shown.items()])
-            return status
-        _remark(shown.values())
-        without = [name for name in shown if not by_group[name]]
-        if without:
-            note(f"{named('group', without)}: no assigned partitions and no committed offsets.")
-        for number, name in enumerate(name for name in shown if by_group[name]):
-            if number:
-                click.echo()
-            print_table(_position_columns(verbose), [_position_row(name, row, verbose) for row in by_group[name]])
+async def _positions(admin: AdminClient, chosen: ChosenGroups, verbose: bool, output: str) -> int:
+    names, status = await chosen.resolve(admin)
+    found = await describe_all(admin, names)
+    patience = admin.options.default_api_timeout_ms / _SHARE_FOR_LEADERS
+    by_group, failed, endless = await positions_of(admin, found.groups, patience)
+    for error in (*found.errors.values(), *failed.values()):
+        complain(error)
+        status = 1
+    _warn_of_unknown_ends(endless)
+    shown = {name: found.groups[name] for name in by_group}
+    if output == "json":
+        print_json([{**_summary(group), "partitions": _rows_json(by_group[name])} for name, group in shown.items()])
         return status
-
-    return connection.run(work)
+    _remark(shown.values())
+    without = [name for name in shown if not by_group[name]]
+    if without:
+        note(f"{named('group', without)}: no assigned partitions and no committed offsets.")
+    for number, name in enumerate(name for name in shown if by_group[name]):
+        if number:
+            click.echo()
+        print_table(_position_columns(verbose), [_position_row(name, row, verbose) for row in by_group[name]])
+    return status
 
 
 def _position_columns(verbose: bool) -> list[Column]:
@@ -219,26 +198,23 @@ def _warn_of_unknown_ends(errors: Mapping[TopicPartition, Exception]) -> None:
 # Members
 
 
-def _members(connection: AdminConnection, chosen: ChosenGroups, verbose: bool, output: str) -> int:
-    async def work(admin: AdminClient) -> int:
-        found, status = await _described(admin, chosen)
-        if output == "json":
-            print_json(
-                [
-                    {**_summary(group), "members": [_member_json(member) for member in _in_order(group)]}
-                    for group in found.groups.values()
-                ]
-            )
-            return status
-        _remark(found.groups.values())
-        for number, group in enumerate(group for group in found.groups.values() if group.members):
-            if number:
-                click.echo()
-            columns, rows = _member_table(group, verbose)
-            print_table(columns, rows)
+async def _members(admin: AdminClient, chosen: ChosenGroups, verbose: bool, output: str) -> int:
+    found, status = await _described(admin, chosen)
+    if output == "json":
+        print_json(
+            [
+                {**_summary(group), "members": [_member_json(member) for member in _in_order(group)]}
+                for group in found.groups.values()
+            ]
+        )
         return status
-
-    return connection.run(work)
+    _remark(found.groups.values())
+    for number, group in enumerate(group for group in found.groups.values() if group.members):
+        if number:
+            click.echo()
+        columns, rows = _member_table(group, verbose)
+        print_table(columns, rows)
+    return status
 
 
 def _in_order(group: GroupDescription) -> list[MemberDescription]:
@@ -300,27 +276,24 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
 # State
 
 
-def _states(connection: AdminConnection, chosen: ChosenGroups, verbose: bool, output: str) -> int:
-    async def work(admin: AdminClient) -> int:
-        found, status = await _described(admin, chosen)
-        if output == "json":
-            print_json([_summary(group) for group in found.groups.values()])
-            return status
-        titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
-        titles += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
-        rows: list[list[object]] = []
-        _remark(found.groups.values())
-        for group in found.groups.values():
-            where = group.coordinator
-            row: list[object] = [group.group_id, f"{where.address} ({where.node_id})", group.assignor or None]
-            row += [group.state]
-            row += [group.group_epoch, group.target_assignment_epoch] if verbose else []
-            rows.append([*row, len(group.members)])
-        if rows:
-            print_table([*(Column(title) for title in titles), Column("#MEMBERS")], rows)
+async def _states(admin: AdminClient, chosen: ChosenGroups, verbose: bool, output: str) -> int:
+    found, status = await _described(admin, chosen)
+    if output == "json":
+        print_json([_summary(group) for group in found.groups.values()])
         return status
-
-    return connection.run(work)
+    titles = ["GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"]
+    titles += ["GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH"] if verbose else []
+    rows: list[list[object]] = []
+    _remark(found.groups.values())
+    for group in found.groups.values():
+        where = group.coordinator
+        row: list[object] = [group.group_id, f"{where.address} ({where.node_id})", group.assignor or None]
+        row += [group.state]
+        row += [group.group_epoch, group.target_assignment_epoch] if verbose else []
+        rows.append([*row, len(group.members)])
+    if rows:
+        print_table([*(Column(title) for title in titles), Column("#MEMBERS")], rows)
+    return status
 
 
 def _summary(group: GroupDescription) -> dict[str, Any]:

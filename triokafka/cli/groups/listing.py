@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.groups.chosen import listings
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
+
+if TYPE_CHECKING:
+    from triokafka import AdminClient
 
 _STATES: Final = (
     "PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty", "Assigning", "Reconciling", "NotReady",
@@ -26,7 +29,7 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
         "triokafka groups list --protocol connect",
     ),
 )
-@admin_options
+@admin_command
 @click.option(
     "--state", is_flag=False, flag_value="", metavar="[STATE,…]", help="Show states; or only groups in these."
 )
@@ -45,8 +48,8 @@ _TYPES: Final = ("Consumer", "Classic", "Share", "Streams")
 @click.option("--share", "only", flag_value="Share", help="Only share groups.")
 @click.option("--streams", "only", flag_value="Streams", help="Only streams groups.")
 @output_options
-def list_groups(
-    connection: AdminConnection,
+async def list_groups(
+    admin: AdminClient,
     state: str | None,
     kind: str | None,
     all_protocols: bool,
@@ -69,42 +72,36 @@ def list_groups(
             raise click.UsageError(f"--{only.lower()} and --type exclude each other.")
         types, kind = [only], only
     all_protocols = all_protocols or protocol is not None or only is not None
-
-    async def work(admin: Any) -> int:
-        found, status = await listings(admin, states, types)
-        shown = [
-            one for one in found if (all_protocols or one.is_consumer_group) and protocol in (None, one.protocol_type)
-        ]
-        if output == "json":
-            print_json(
-                [
-                    {
-                        "group": one.group_id,
-                        "protocol": one.protocol_type,
-                        "type": one.group_type or None,
-                        "state": one.state or None,
-                    }
-                    for one in shown
-                ]
-            )
-        elif state is None and kind is None and not all_protocols:
-            for one in shown:
-                click.echo(one.group_id)
-        else:
-            columns, rows = [Column("GROUP")], [[one.group_id] for one in shown]
-            for wanted, title, values in (
-                (all_protocols, "PROTOCOL", [one.protocol_type for one in shown]),
-                (kind is not None, "TYPE", [one.group_type.capitalize() for one in shown]),
-                (state is not None, "STATE", [one.state for one in shown]),
-            ):
-                if wanted:
-                    columns.append(Column(title))
-                    for row, value in zip(rows, values, strict=True):
-                        row.append(value or "-")
-            print_table(columns, rows)
-        return status
-
-    return connection.run(work)
+    found, status = await listings(admin, states, types)
+    shown = [one for one in found if (all_protocols or one.is_consumer_group) and protocol in (None, one.protocol_type)]
+    if output == "json":
+        print_json(
+            [
+                {
+                    "group": one.group_id,
+                    "protocol": one.protocol_type,
+                    "type": one.group_type or None,
+                    "state": one.state or None,
+                }
+                for one in shown
+            ]
+        )
+    elif state is None and kind is None and not all_protocols:
+        for one in shown:
+            click.echo(one.group_id)
+    else:
+        columns, rows = [Column("GROUP")], [[one.group_id] for one in shown]
+        for wanted, title, values in (
+            (all_protocols, "PROTOCOL", [one.protocol_type for one in shown]),
+            (kind is not None, "TYPE", [one.group_type.capitalize() for one in shown]),
+            (state is not None, "STATE", [one.state for one in shown]),
+        ):
+            if wanted:
+                columns.append(Column(title))
+                for row, value in zip(rows, values, strict=True):
+                    row.append(value or "-")
+        print_table(columns, rows)
+    return status
 
 
 def _wanted(option: str, text: str | None, known: tuple[str, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, note
 from triokafka.cli.groups.reset_plan import (
     Plan,
@@ -56,7 +56,7 @@ class _Way(NamedTuple):
     ),
 )
 @group_options
-@admin_options
+@admin_command
 @click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:P,P…]", shell_complete=topic_names,
     help="A topic, or some of its partitions.",
@@ -74,9 +74,9 @@ class _Way(NamedTuple):
 @click.option("--execute", is_flag=True, help="Change the offsets.")
 @click.option("--export", is_flag=True, help="Print CSV for --from-file.")
 @output_options
-def reset_offsets(
+async def reset_offsets(
+    admin: AdminClient,
     chosen: ChosenGroups,
-    connection: AdminConnection,
     topics: tuple[str, ...],
     all_topics: bool,
     dry_run: bool,
@@ -101,19 +101,15 @@ def reset_offsets(
         raise click.UsageError("No partitions: give --topic or --all-topics.")
     scopes = [parse_scope(text) for text in topics]
     way = _way(name, ways[name], chosen)
-
-    async def work(admin: AdminClient) -> int:
-        names, status = await chosen.resolve(admin)
-        reset = _Reset(admin, way, scopes if topics else None)
-        plan, failed = await reset.plan_all(names)
-        if execute:
-            failed += await _commit(admin, plan)
-        _print(plan, output, export=export, with_groups=len(chosen.names or ()) != 1)
-        if not execute and not dry_run and any(plan.values()):
-            note("nothing was changed. Add --execute to change the offsets.")
-        return 1 if failed else status
-
-    return connection.run(work)
+    names, status = await chosen.resolve(admin)
+    reset = _Reset(admin, way, scopes if topics else None)
+    plan, failed = await reset.plan_all(names)
+    if execute:
+        failed += await _commit(admin, plan)
+    _print(plan, output, export=export, with_groups=len(chosen.names or ()) != 1)
+    if not execute and not dry_run and any(plan.values()):
+        note("nothing was changed. Add --execute to change the offsets.")
+    return 1 if failed else status
 
 
 def _way(name: str, value: Any, chosen: ChosenGroups) -> _Way:

@@ -21,7 +21,7 @@ from triokafka.cli.load.open_loop import Schedule, Ticker
 from triokafka.cli.load.payloads import bytes_of
 from triokafka.cli.load.quantiles import LatencySummary, summarize
 from triokafka.cli.load.transactional import SendSome, TransactionalSender
-from triokafka.errors import KafkaError
+from triokafka.errors import KafkaError, first_leaf
 from triokafka.metrics import MetricName
 
 Api = Literal["send", "send-many", "bound"]
@@ -102,7 +102,7 @@ class LoadRun:
             except* KafkaError as failures:
                 if not self._sent:
                     raise
-                self._first_error = self._first_error or str(_first(failures))
+                self._first_error = self._first_error or str(first_leaf(failures))
         self.metrics = self._producer.kafka_metrics()
         return self._summary()
 
@@ -252,10 +252,3 @@ class LoadRun:
             cpu_seconds_per_million=self._cpu / acknowledged * 1e6 if acknowledged else math.nan,
             peak_mib=peak_mib(),
         )
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

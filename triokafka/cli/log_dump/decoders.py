@@ -29,6 +29,8 @@ from triokafka.protocol.stored.versioned import VersionedMessage, stored_version
 
 Shown = tuple[str | None, str | None]
 """Printable key and value; None if absent."""
+Decoder = Callable[[bytes | None, bytes | None], Shown]
+"""Returns the printable key and value of a record."""
 
 REDACTED: Final = "[redacted]"
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
@@ -79,7 +81,7 @@ def text_decoder(name: str) -> Callable[[bytes], str]:
     return decoders[kind]
 
 
-def with_texts(key_decoder: Callable[[bytes], str], value_decoder: Callable[[bytes], str]) -> _Decoder:
+def with_texts(key_decoder: Callable[[bytes], str], value_decoder: Callable[[bytes], str]) -> Decoder:
     """Decodes key and value with separate decoders."""
 
     def decode(key: bytes | None, value: bytes | None) -> Shown:
@@ -108,17 +110,11 @@ def transaction_record(key: bytes | None, value: bytes | None) -> Shown:
     return _shown("type", TransactionLogKey, key), _shown("version", TransactionLogValue, value)
 
 
-def metadata_record(key: bytes | None, value: bytes | None) -> Shown:
-    """Decode a record of ``__cluster_metadata`` or of one of its snapshots; hide the secrets in it."""
-    return _metadata_record(key, value, hides=True)
+def metadata_record(key: bytes | None, value: bytes | None, *, with_secrets: bool = False) -> Shown:
+    """Decode a record of ``__cluster_metadata`` or of one of its snapshots.
 
-
-def metadata_record_with_secrets(key: bytes | None, value: bytes | None) -> Shown:
-    """`metadata_record` with salts and keys of SCRAM users, and with secret options, as Kafka's tool prints them."""
-    return _metadata_record(key, value, hides=False)
-
-
-def _metadata_record(key: bytes | None, value: bytes | None, *, hides: bool) -> Shown:
+    ``with_secrets`` shows the salts and keys of SCRAM users, and secret options, as Kafka's tool does.
+    """
     shown_key = None if key is None else key.hex()
     if value is None:
         return shown_key, None
@@ -129,7 +125,7 @@ def _metadata_record(key: bytes | None, value: bytes | None, *, hides: bool) -> 
     version = value[2]
     kind = "".join("_" + c if c.isupper() else c for c in type(record).__name__).strip("_").upper()
     data = as_json(record, version)
-    if hides:
+    if not with_secrets:
         for name in _secrets_of(kind, data):
             data[name] = REDACTED
     return shown_key, json.dumps({"type": kind, "version": version, "data": data})
@@ -176,6 +172,3 @@ def _shown(label: str, message: type[VersionedMessage], data: bytes | None) -> s
 
 def _unreadable(data: bytes | None, reason: str) -> str | None:
     return None if data is None else f"{data.hex()} (cannot be decoded: {reason})"
-
-
-_Decoder = Callable[[bytes | None, bytes | None], Shown]

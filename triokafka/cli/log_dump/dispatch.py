@@ -14,7 +14,9 @@ from triokafka.broker_stub.log.checkpoints import (
     LOG_START_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
+    CorruptCheckpointError,
 )
+from triokafka.broker_stub.log.producer_snapshot_format import CorruptSnapshotError
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE
 from triokafka.cli.log_dump.data_file import METADATA_SNAPSHOT, DataOptions, dump_data_file
@@ -101,6 +103,8 @@ def _dump(storage: Storage, path: str, options: DumpOptions, report: Report) -> 
     report.line(f"Dumping {path}")
     try:
         printer(storage, path, report=report)
+    except (CorruptCheckpointError, CorruptSnapshotError) as error:
+        report.problem(path, "Damage", str(error))
     except OSError as error:
         if report.output_failed:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from triokafka.broker_stub.log.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
@@ -31,9 +32,8 @@ def dump_offset_index(storage: Storage, path: str, report: Report, *, sanity_onl
     if sanity_only:
         _check_sanity(path, entries[-1][0] if entries else 0, report)
         return
-    log = _open_log(storage, path, report)
     previous = -1
-    try:
+    with _opened_log(storage, path, report) as log:
         for relative, position in entries:
             offset = base + relative
             if offset <= previous or relative < 0:
@@ -50,9 +50,6 @@ def dump_offset_index(storage: Storage, path: str, report: Report, *, sanity_onl
                 report.problem(
                     path, _MISMATCH, f"index offset: {offset}, log offset: {found.last_offset} (byte {position})"
                 )
-    finally:
-        if log is not None:
-            log.close()
 
 
 def dump_time_index(storage: Storage, path: str, report: Report, *, sanity_only: bool, verify_only: bool) -> None:
@@ -63,11 +60,10 @@ def dump_time_index(storage: Storage, path: str, report: Report, *, sanity_only:
     if sanity_only:
         _check_sanity(path, entries[-1][1] if entries else 0, report)
         return
-    log = _open_log(storage, path, report)
-    batches = iter(()) if log is None else _walk(log)
-    current = next(batches, None)
     previous = (-1, -1)
-    try:
+    with _opened_log(storage, path, report) as log:
+        batches = iter(()) if log is None else _walk(log)
+        current = next(batches, None)
         for timestamp, relative in entries:
             offset = base + relative
             if not verify_only:
@@ -87,9 +83,6 @@ def dump_time_index(storage: Storage, path: str, report: Report, *, sanity_only:
                     _MISMATCH,
                     f"index timestamp: {timestamp}, log timestamp: {current.max_timestamp} (offset {offset})",
                 )
-    finally:
-        if log is not None:
-            log.close()
 
 
 def dump_transaction_index(storage: Storage, path: str, report: Report) -> None:
@@ -134,16 +127,23 @@ def _until_zeros(data: bytes, entry: struct.Struct) -> Iterator[tuple[int, int]]
         yield values[0], values[1]
 
 
-def _open_log(storage: Storage, path: str, report: Report) -> File | None:
+@contextmanager
+def _opened_log(storage: Storage, path: str, report: Report) -> Iterator[File | None]:
+    """Yield the ``.log`` file of an index; None, and a problem in the report, if it cannot be opened."""
     suffix = next((suffix for suffix in ON_THE_WAY if path.endswith(suffix)), "")
     log_path = path.removesuffix(suffix).rpartition(".")[0] + LOG_SUFFIX + suffix
+    log: File | None = None
     try:
-        return storage.open(log_path, read_only=True)
+        log = storage.open(log_path, read_only=True)
     except FileNotFoundError:
         report.problem(path, _MISMATCH, f"cannot compare: {log_path} is missing")
     except OSError as error:
         report.problem(path, _MISMATCH, f"cannot compare: {log_path}: {error.strerror or error}")
-    return None
+    try:
+        yield log
+    finally:
+        if log is not None:
+            log.close()
 
 
 def _batch_at(log: File, position: int) -> BatchInfo | None:

@@ -1,28 +1,20 @@
-"""Print producer snapshots, and the small text files of a log and of a data directory."""
+"""Print producer snapshots, and the small text files of a log and of a data directory.
+
+A damaged file raises `CorruptSnapshotError` or `CorruptCheckpointError`.
+"""
 
 from __future__ import annotations
 
-from triokafka.broker_stub.log.checkpoints import (
-    CorruptCheckpointError,
-    read_leader_epochs,
-    read_offsets,
-    read_topic_id,
-)
-from triokafka.broker_stub.log.producer_snapshot_format import CorruptSnapshotError, decode_snapshot
+from triokafka.broker_stub.log.checkpoints import read_leader_epochs, read_offsets, read_topic_id
+from triokafka.broker_stub.log.producer_snapshot_format import decode_snapshot
 from triokafka.cli.log_dump.report import Report
 from triokafka.structs import format_uuid
 from triokafka.world import Storage
 
-_DAMAGE = "Damage"
-
 
 def dump_snapshot(storage: Storage, path: str, report: Report) -> None:
     """Print the producers of a ``.snapshot`` file. Raises `OSError` when it cannot be read."""
-    try:
-        producers = decode_snapshot(storage.read_file(path), path)
-    except CorruptSnapshotError as error:
-        report.problem(path, _DAMAGE, str(error))
-        return
+    producers = decode_snapshot(storage.read_file(path), path)
     for state in producers.all():
         last = state.batches[-1] if state.batches else None
         transaction = producers.transaction_start(state.producer_id)
@@ -42,28 +34,18 @@ def dump_snapshot(storage: Storage, path: str, report: Report) -> None:
 
 def dump_offset_checkpoint(storage: Storage, path: str, report: Report) -> None:
     """Print an offset checkpoint of a data directory. Raises `OSError` when it cannot be read."""
-    try:
-        for topic_partition, offset in read_offsets(storage, path).items():
-            report.line(f"topic: {topic_partition.topic} partition: {topic_partition.partition} offset: {offset}")
-    except CorruptCheckpointError as error:
-        report.problem(path, _DAMAGE, str(error))
+    for topic_partition, offset in read_offsets(storage, path).items():
+        report.line(f"topic: {topic_partition.topic} partition: {topic_partition.partition} offset: {offset}")
 
 
 def dump_leader_epochs(storage: Storage, path: str, report: Report) -> None:
     """Print a ``leader-epoch-checkpoint``. Raises `OSError` when it cannot be read."""
-    try:
-        for epoch, start in read_leader_epochs(storage, path):
-            report.line(f"epoch: {epoch} startOffset: {start}")
-    except CorruptCheckpointError as error:
-        report.problem(path, _DAMAGE, str(error))
+    for epoch, start in read_leader_epochs(storage, path):
+        report.line(f"epoch: {epoch} startOffset: {start}")
 
 
 def dump_partition_metadata(storage: Storage, path: str, report: Report) -> None:
     """Print a ``partition.metadata``. Raises `OSError` when it cannot be read."""
-    try:
-        topic_id = read_topic_id(storage, path)
-    except CorruptCheckpointError as error:
-        report.problem(path, _DAMAGE, str(error))
-        return
+    topic_id = read_topic_id(storage, path)
     if topic_id is not None:
         report.line(f"topicId: {format_uuid(topic_id)}")

@@ -94,6 +94,7 @@ def run(
     """
     import trio
 
+    from triokafka.errors import first_leaf
     from triokafka.mirror import Mirror
 
     flows = _from_mirror_maker(mm2_config, shard) if mm2_config is not None else [_from_options(shard, given)]
@@ -115,7 +116,7 @@ def run(
     try:
         trio.run(main)
     except BaseExceptionGroup as group:
-        raise _only(group) from None
+        raise first_leaf(group) from None
     if once and stopped_by:
         click.echo("triokafka: stopped before everything was mirrored", err=True)
         return 128 + stopped_by[0]
@@ -215,10 +216,3 @@ def _sentence(found: MirrorStatus) -> str:
     if found.failure:
         parts.append(f"trying again after: {found.failure}")
     return "; ".join(parts)
-
-
-def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    inner: BaseException = group
-    while isinstance(inner, BaseExceptionGroup) and inner.exceptions:
-        inner = inner.exceptions[0]
-    return inner

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.completion_values import group_names, topic_names
-from triokafka.cli.connection import bootstrap_option, given_profile, read_properties, setting, timeout_ms
+from triokafka.cli.connection import (
+    bootstrap_option,
+    configuration_options,
+    given_profile,
+    read_properties,
+    setting,
+    timeout_ms,
+)
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, ready_process
 from triokafka.cli.load.documents import json_text
@@ -90,10 +97,7 @@ _DETAILED_HEADER: Final = ("time", "threadId", *_HEADER[2:])
 @click.option("--csv", "as_csv", is_flag=True, help="Print the summary in the columns of Kafka's tool.")
 @click.option("--hide-header", is_flag=True, help="Omit the names of the columns.")
 @click.option("--date-format", default=_DATE_FORMAT, metavar="FORMAT", help="strftime format of times in columns.")
-@click.option("--consumer-config", "--consumer.config", "--command-config", "config_file", metavar="FILE",
-              help="Properties file with options of the consumer.")  # fmt: skip
-@click.option("-X", "--command-property", "properties", multiple=True, metavar="NAME=VALUE",
-              help="Set any other option of the consumer.")  # fmt: skip
+@configuration_options("consumer", "--command-property")
 @click.option("--print-metrics", "with_metrics", is_flag=True, help="Also print the consumer's metrics at the end.")
 @click.option("--json", "wants_json", is_flag=True, help="Print the result as JSON.")
 def consume(
@@ -114,7 +118,7 @@ def consume(
     hide_header: bool,
     date_format: str,
     config_file: str | None,
-    properties: tuple[str, ...],
+    more: tuple[str, ...],
     with_metrics: bool,
     wants_json: bool,
 ) -> int:
@@ -146,7 +150,7 @@ def consume(
         raise click.UsageError("--show-detailed-stats, --csv and --json exclude each other.")
     if api == "arrow" and find_spec("pyarrow") is None:
         raise click.UsageError("--api arrow needs pyarrow: pip install 'triokafka[arrow]'.")
-    options = _options(bootstrap, group, fetch_size, socket_buffer_size, config_file, properties)
+    options = _options(bootstrap, group, fetch_size, socket_buffer_size, config_file, more)
     reading = Reading(topic or _OWN_TOPIC, records, api, from_latest, idle_ms, interval_ms, include)
 
     def report(window: Window) -> None:
@@ -189,7 +193,7 @@ def _options(
     fetch_size: int,
     buffer: int | None,
     config_file: str | None,
-    properties: tuple[str, ...],
+    more: tuple[str, ...],
 ) -> dict[str, Any]:
     """Return validated consumer options: the command's own override -X, which overrides the file."""
     from triokafka.client.config import ConsumerOptions
@@ -204,7 +208,7 @@ def _options(
         "client_id": "perf-consumer-client",
         "max_partition_fetch_bytes": fetch_size,
         **read_properties(config_file),
-        **dict(setting("-X", text) for text in properties),
+        **dict(setting("-X", text) for text in more),
     }
     options.pop("bootstrap_servers", None)
     if buffer is not None:

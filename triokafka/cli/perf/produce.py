@@ -13,7 +13,14 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import bootstrap_option, given_profile, read_properties, setting, timeout_ms
+from triokafka.cli.connection import (
+    bootstrap_option,
+    configuration_options,
+    given_profile,
+    read_properties,
+    setting,
+    timeout_ms,
+)
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process
 from triokafka.cli.load.documents import json_text
@@ -106,10 +113,7 @@ _TRANSACTION_MS: Final = 3_000
 @click.option("--transactional-id", metavar="ID", help="Send in transactions with this id.")
 @click.option("--transaction-duration-ms", "transaction_ms", type=FiniteNumber(min=1), metavar="MS",
               help=f"Commit a transaction after this time.  [default in transactions: {_TRANSACTION_MS}]")  # fmt: skip
-@click.option("--producer-config", "--producer.config", "--command-config", "config_file", metavar="FILE",
-              help="Properties file with options of the producer.")  # fmt: skip
-@click.option("-X", "--command-property", "properties", multiple=True, metavar="NAME=VALUE",
-              help="Set any other option of the producer.")  # fmt: skip
+@configuration_options("producer", "--command-property")
 @click.option(
     "--compare", is_flag=True, help="Also measure the other installed clients, in rotation; needs a checkout."
 )
@@ -136,7 +140,7 @@ def produce(
     transactional_id: str | None,
     transaction_ms: float | None,
     config_file: str | None,
-    properties: tuple[str, ...],
+    more: tuple[str, ...],
     compare: bool,
     rounds: int,
     with_metrics: bool,
@@ -156,18 +160,18 @@ def produce(
         raise click.UsageError("--record-size, --payload-file and --payload-monotonic exclude each other.")
     if rate is not None and rate != -1 and not 0 < rate <= 1_000_000:
         raise click.UsageError("--throughput takes records per second, above 0 and at most 1,000,000, or -1.")
-    more, file = dict(setting("-X", text) for text in properties), read_properties(config_file)
+    set_options, file = dict(setting("-X", text) for text in more), read_properties(config_file)
     if transactional_id is None and transaction_ms is not None:
         from triokafka.world.system import RealWorld
 
         transactional_id = f"performance-producer-{RealWorld().random.getrandbits(64):016x}"
     if transactional_id is not None:
-        more["transactional_id"] = transactional_id
-    is_transactional = {**file, **more}.get("transactional_id") is not None
+        set_options["transactional_id"] = transactional_id
+    is_transactional = {**file, **set_options}.get("transactional_id") is not None
     if is_transactional and bootstrap is None and against != "memory":
         raise click.UsageError("Transactions need --bootstrap-server or --against memory: the sink has none.")
     alone = {
-        "-X": properties,
+        "-X": more,
         "--command-config": config_file,
         "--payload-delimiter": payload_delimiter != r"\n",
         "--payload-monotonic": numbers,
@@ -191,7 +195,7 @@ def produce(
         batch_size=batch_size,
         api=api,
         partition=partition,
-        more=more,
+        more=set_options,
         as_json=as_json,
         file=file,
         payload_delimiter=payload_delimiter,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import trio
 
-from triokafka.cli.connection import AdminConnection, admin_options, controller_option
+from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.reassign import plan as plans
 from triokafka.cli.reassign.plan import DIRECTORY_RATE, FOLLOWER_RATE, LEADER_RATE, Moving, Plan
@@ -30,7 +30,7 @@ _keep_option = click.option("--preserve-throttles", is_flag=True, help="Leave th
     "generate",
     epilog=examples("triokafka reassign generate --topics-to-move-json-file topics.json --broker-list 1,2,3"),
 )
-@admin_options
+@admin_command
 @click.option(
     "--topics-to-move-json-file", "file", required=True, metavar="FILE",
     help='The topics: {"topics": [{"topic": "orders"}], "version": 1}',
@@ -38,44 +38,40 @@ _keep_option = click.option("--preserve-throttles", is_flag=True, help="Leave th
 @click.option("--broker-list", required=True, metavar="ID,…", help="The brokers to move the topics to.")
 @click.option("--disable-rack-aware", is_flag=True, help="Ignore the racks of the brokers.")
 @output_options
-def generate(connection: AdminConnection, file: str, broker_list: str, disable_rack_aware: bool, output: str) -> int:
+async def generate(admin: AdminClient, file: str, broker_list: str, disable_rack_aware: bool, output: str) -> None:
     """Print the current assignment of topics and a proposed one over the given brokers; change nothing."""
     topics = plans.read_topics(file, "--topics-to-move-json-file")
     brokers = _broker_ids(broker_list)
+    import json
+    import random
 
-    async def work(admin: AdminClient) -> None:
-        import json
-        import random
-
-        states = await _states(admin, topics=topics)
-        unknown = sorted(set(topics) - {partition.topic for partition in states})
-        if unknown:
-            raise click.UsageError(f"--topics-to-move-json-file: there is no topic {', '.join(unknown)}.")
-        known = {node.node_id: node.rack for node in (await admin.describe_cluster()).nodes}
-        missing = [broker for broker in brokers if broker not in known]
-        if missing:
-            raise click.UsageError(f"--broker-list: there is no broker {', '.join(map(str, missing))}.")
-        racks = {broker: rack for broker in brokers if (rack := known[broker]) is not None}
-        if racks and len(racks) < len(brokers) and not disable_rack_aware:
-            raise click.UsageError("Not all brokers have a rack. Give --disable-rack-aware to ignore the racks.")
-        current = {partition: state.replicas for partition, state in states.items()}
-        use_racks = racks if racks and not disable_rack_aware else None
-        proposed = plans.propose(current, brokers, use_racks, random.randrange)
-        rollback = plans.plan_json(current, await _directories(admin, current))
-        if output == "json":
-            print_json({"current": json.loads(rollback), "proposed": json.loads(plans.plan_json(proposed))})
-            return
-        click.echo(f"Current partition replica assignment\n{rollback}\n")
-        click.echo(f"Proposed partition reassignment configuration\n{plans.plan_json(proposed)}")
-
-    return connection.run(work)
+    states = await _states(admin, topics=topics)
+    unknown = sorted(set(topics) - {partition.topic for partition in states})
+    if unknown:
+        raise click.UsageError(f"--topics-to-move-json-file: there is no topic {', '.join(unknown)}.")
+    known = {node.node_id: node.rack for node in (await admin.describe_cluster()).nodes}
+    missing = [broker for broker in brokers if broker not in known]
+    if missing:
+        raise click.UsageError(f"--broker-list: there is no broker {', '.join(map(str, missing))}.")
+    racks = {broker: rack for broker in brokers if (rack := known[broker]) is not None}
+    if racks and len(racks) < len(brokers) and not disable_rack_aware:
+        raise click.UsageError("Not all brokers have a rack. Give --disable-rack-aware to ignore the racks.")
+    current = {partition: state.replicas for partition, state in states.items()}
+    use_racks = racks if racks and not disable_rack_aware else None
+    proposed = plans.propose(current, brokers, use_racks, random.randrange)
+    rollback = plans.plan_json(current, await _directories(admin, current))
+    if output == "json":
+        print_json({"current": json.loads(rollback), "proposed": json.loads(plans.plan_json(proposed))})
+        return
+    click.echo(f"Current partition replica assignment\n{rollback}\n")
+    click.echo(f"Proposed partition reassignment configuration\n{plans.plan_json(proposed)}")
 
 
 @click.command(
     "execute",
     epilog=examples("triokafka reassign execute --reassignment-json-file plan.json --throttle 50000000"),
 )
-@admin_options
+@admin_command
 @_file_option
 @click.option("--additional", is_flag=True, help="Begin although other reassignments are in progress; replace theirs.")
 @click.option(
@@ -88,8 +84,8 @@ def generate(connection: AdminConnection, file: str, broker_list: str, disable_r
 @click.option(
     "--disallow-replication-factor-change", "fixed_factor", is_flag=True, help="Refuse another number of replicas."
 )
-def execute(
-    connection: AdminConnection,
+async def execute(
+    admin: AdminClient,
     file: str,
     additional: bool,
     throttle: int | None,
@@ -98,119 +94,103 @@ def execute(
 ) -> int:
     """Begin the reassignments of a plan. Returns at once: verify tells when they are complete."""
     plan = plans.read_plan(file, _FILE)
-
-    async def work(admin: AdminClient) -> int:
-        states = await _known_states(admin, plan)
-        active = await admin.list_partition_reassignments()
-        if active and not additional:
-            raise click.UsageError(
-                f"{len(active)} reassignments are in progress ({', '.join(map(str, sorted(active)[:3]))}…). Wait for "
-                "them, cancel them, or give --additional."
-            )
-        current = {partition: states[partition].target for partition in plan.replicas}
-        rollback = plans.plan_json(current, await _directories(admin, current))
-        click.echo(f"Current partition replica assignment\n\n{rollback}\n")
-        click.echo(f"Save this to use as the {_FILE} option during rollback")
-        if throttle is not None or directory_throttle is not None:
-            click.echo(
-                "Warning: You must run verify periodically, until the reassignment completes, to ensure the throttle "
-                "is removed."
-            )
-            await _set_throttles(admin, plan, states, throttle, directory_throttle)
-        await admin.alter_partition_reassignments(plan.replicas, allow_replication_factor_change=not fixed_factor)
-        click.echo(f"Successfully started partition reassignments for {','.join(map(str, sorted(plan.replicas)))}")
-        if plan.directories:
-            await _move_directories(admin, plan)
-        return 0
-
-    return connection.run(work)
+    states = await _known_states(admin, plan)
+    active = await admin.list_partition_reassignments()
+    if active and not additional:
+        raise click.UsageError(
+            f"{len(active)} reassignments are in progress ({', '.join(map(str, sorted(active)[:3]))}…). Wait for "
+            "them, cancel them, or give --additional."
+        )
+    current = {partition: states[partition].target for partition in plan.replicas}
+    rollback = plans.plan_json(current, await _directories(admin, current))
+    click.echo(f"Current partition replica assignment\n\n{rollback}\n")
+    click.echo(f"Save this to use as the {_FILE} option during rollback")
+    if throttle is not None or directory_throttle is not None:
+        click.echo(
+            "Warning: You must run verify periodically, until the reassignment completes, to ensure the throttle "
+            "is removed."
+        )
+        await _set_throttles(admin, plan, states, throttle, directory_throttle)
+    await admin.alter_partition_reassignments(plan.replicas, allow_replication_factor_change=not fixed_factor)
+    click.echo(f"Successfully started partition reassignments for {','.join(map(str, sorted(plan.replicas)))}")
+    if plan.directories:
+        await _move_directories(admin, plan)
+    return 0
 
 
 @click.command("verify", epilog=examples("triokafka reassign verify --reassignment-json-file plan.json"))
-@admin_options
+@admin_command
 @_file_option
 @_keep_option
 @output_options
-def verify(connection: AdminConnection, file: str, preserve_throttles: bool, output: str) -> int:
+async def verify(admin: AdminClient, file: str, preserve_throttles: bool, output: str) -> int:
     """Print the progress of a plan, and remove its throttles once no reassignment is in progress."""
     plan = plans.read_plan(file, _FILE)
-
-    async def work(admin: AdminClient) -> int:
-        states = await _settled_states(admin, plan)
-        lines, in_progress = plans.verify(plan.replicas, states)
-        active = await admin.list_partition_reassignments()
-        settled = not in_progress and not active and not preserve_throttles
-        cleared = await _clear_throttles(admin, plan, states) if settled else None
-        if output == "json":
-            print_json({"partitions": lines, "in_progress": in_progress, "throttles_removed": cleared is not None})
-            return 0
-        click.echo("Status of partition reassignment:")
-        for line in lines:
-            click.echo(line)
-        if cleared is not None:
-            click.echo()
-            _echo_cleared(cleared)
+    states = await _settled_states(admin, plan)
+    lines, in_progress = plans.verify(plan.replicas, states)
+    active = await admin.list_partition_reassignments()
+    settled = not in_progress and not active and not preserve_throttles
+    cleared = await _clear_throttles(admin, plan, states) if settled else None
+    if output == "json":
+        print_json({"partitions": lines, "in_progress": in_progress, "throttles_removed": cleared is not None})
         return 0
-
-    return connection.run(work)
+    click.echo("Status of partition reassignment:")
+    for line in lines:
+        click.echo(line)
+    if cleared is not None:
+        click.echo()
+        _echo_cleared(cleared)
+    return 0
 
 
 @click.command("cancel", epilog=examples("triokafka reassign cancel --reassignment-json-file plan.json"))
-@admin_options
+@admin_command
 @_file_option
 @_keep_option
-def cancel(connection: AdminConnection, file: str, preserve_throttles: bool) -> int:
+async def cancel(admin: AdminClient, file: str, preserve_throttles: bool) -> int:
     """Cancel the active reassignments of a plan: the partitions go back to the replicas that they had."""
     plan = plans.read_plan(file, _FILE)
-
-    async def work(admin: AdminClient) -> int:
-        active = await admin.list_partition_reassignments(plan.replicas)
-        if active:
-            await admin.alter_partition_reassignments({partition: None for partition in active})
-            click.echo(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(active)))}")
-        else:
-            click.echo("None of the specified partition reassignments are active.")
-        if not preserve_throttles and not await admin.list_partition_reassignments():
-            states = await _states(admin, topics=sorted({partition.topic for partition in plan.replicas}))
-            _echo_cleared(await _clear_throttles(admin, plan, states))
-        return 0
-
-    return connection.run(work)
+    active = await admin.list_partition_reassignments(plan.replicas)
+    if active:
+        await admin.alter_partition_reassignments({partition: None for partition in active})
+        click.echo(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(active)))}")
+    else:
+        click.echo("None of the specified partition reassignments are active.")
+    if not preserve_throttles and not await admin.list_partition_reassignments():
+        states = await _states(admin, topics=sorted({partition.topic for partition in plan.replicas}))
+        _echo_cleared(await _clear_throttles(admin, plan, states))
+    return 0
 
 
 @click.command("list", epilog=examples("triokafka reassign list"))
 @controller_option
-@admin_options
+@admin_command
 @output_options
-def list_reassignments(connection: AdminConnection, output: str) -> int:
+async def list_reassignments(admin: AdminClient, output: str) -> None:
     """List the reassignments in progress."""
-
-    async def work(admin: AdminClient) -> None:
-        active = await admin.list_partition_reassignments()
-        if output == "json":
-            print_json(
-                [
-                    {
-                        "topic": partition.topic,
-                        "partition": partition.partition,
-                        "replicas": [*state.replicas],
-                        "adding": [*state.adding_replicas],
-                        "removing": [*state.removing_replicas],
-                    }
-                    for partition, state in sorted(active.items())
-                ]
-            )
-            return
-        click.echo("Current partition reassignments:" if active else "No partition reassignments found.")
-        for partition, state in sorted(active.items()):
-            parts = [f"replicas: {','.join(map(str, state.replicas))}."]
-            if state.adding_replicas:
-                parts.append(f"adding: {','.join(map(str, state.adding_replicas))}.")
-            if state.removing_replicas:
-                parts.append(f"removing: {','.join(map(str, state.removing_replicas))}.")
-            click.echo(f"{partition}: {' '.join(parts)}")
-
-    return connection.run(work)
+    active = await admin.list_partition_reassignments()
+    if output == "json":
+        print_json(
+            [
+                {
+                    "topic": partition.topic,
+                    "partition": partition.partition,
+                    "replicas": [*state.replicas],
+                    "adding": [*state.adding_replicas],
+                    "removing": [*state.removing_replicas],
+                }
+                for partition, state in sorted(active.items())
+            ]
+        )
+        return
+    click.echo("Current partition reassignments:" if active else "No partition reassignments found.")
+    for partition, state in sorted(active.items()):
+        parts = [f"replicas: {','.join(map(str, state.replicas))}."]
+        if state.adding_replicas:
+            parts.append(f"adding: {','.join(map(str, state.adding_replicas))}.")
+        if state.removing_replicas:
+            parts.append(f"removing: {','.join(map(str, state.removing_replicas))}.")
+        click.echo(f"{partition}: {' '.join(parts)}")
 
 
 def _broker_ids(text: str) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
+from triokafka.cli.connection import admin_command
 from triokafka.cli.counting import counted
 from triokafka.cli.output import examples
 from triokafka.cli.topic_argument import TopicCommand
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("topics", metavar="TOPICS", shell_complete=topic_names)
-@admin_options
+@admin_command
 @click.option("--partitions", type=COUNT, required=True, help="The new number of partitions.")
 @click.option(
     "--replica-assignment",
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Validate on the broker without changing anything.")
 @click.option("--config", "configs", multiple=True, hidden=True)
 @click.option("--delete-config", "deleted", multiple=True, hidden=True)
-def alter(
+async def alter(
+    admin: AdminClient,
     topics: str,
-    connection: AdminConnection,
     partitions: int,
     replica_assignment: str | None,
     if_exists: bool,
     dry_run: bool,
     configs: tuple[str, ...],
     deleted: tuple[str, ...],
-) -> int:
+) -> None:
     """Add partitions to topics. Their number can only increase."""
     from triokafka.client.admin import NewPartitions
 
@@ -57,26 +57,22 @@ def alter(
     assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
     if assignment is not None and len(assignment) != partitions:
         raise click.UsageError(f"--replica-assignment must name the brokers of all {partitions} partitions.")
-
-    async def work(admin: AdminClient) -> None:
-        found = [listing.name for listing in await listings(admin, topics)]
-        if not found and not if_exists:
-            raise nothing(topics)
-        if GROUP_METADATA_TOPIC in found:
-            raise click.UsageError(
-                f"{GROUP_METADATA_TOPIC} cannot grow: its number of partitions determines the coordinators of groups."
-            )
-        described = await admin.describe_topics(found)
-        wanted = {}
-        for name in found:
-            now = len(described[name].partitions)
-            new = None if assignment is None else assignment[now:]
-            wanted[name] = NewPartitions(partitions, assignments=new)
-        await admin.create_partitions(wanted, validate_only=dry_run)
-        if found:
-            click.echo("Note: with more partitions, a key may map to another partition than before.", err=True)
-        for name in found:
-            verb = "could have" if dry_run else "has"
-            click.echo(f"Topic {name} {verb} {counted(partitions, 'partition')}.")
-
-    return connection.run(work)
+    found = [listing.name for listing in await listings(admin, topics)]
+    if not found and not if_exists:
+        raise nothing(topics)
+    if GROUP_METADATA_TOPIC in found:
+        raise click.UsageError(
+            f"{GROUP_METADATA_TOPIC} cannot grow: its number of partitions determines the coordinators of groups."
+        )
+    described = await admin.describe_topics(found)
+    wanted = {}
+    for name in found:
+        now = len(described[name].partitions)
+        new = None if assignment is None else assignment[now:]
+        wanted[name] = NewPartitions(partitions, assignments=new)
+    await admin.create_partitions(wanted, validate_only=dry_run)
+    if found:
+        click.echo("Note: with more partitions, a key may map to another partition than before.", err=True)
+    for name in found:
+        verb = "could have" if dry_run else "has"
+        click.echo(f"Topic {name} {verb} {counted(partitions, 'partition')}.")

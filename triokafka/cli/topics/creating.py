@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from triokafka.cli.connection import AdminConnection, admin_options, pairs
+from triokafka.cli.connection import admin_command, pairs
 from triokafka.cli.counting import counted
 from triokafka.cli.output import examples
 from triokafka.cli.topic_argument import TopicCommand
@@ -29,7 +29,7 @@ _LARGE_MESSAGE: Final = 1_048_588
     ),
 )
 @click.argument("topic")
-@admin_options
+@admin_command
 @click.option("--partitions", type=COUNT, help="Number of partitions.  [default: the broker's]")
 @click.option(
     "--replication-factor",
@@ -44,16 +44,16 @@ _LARGE_MESSAGE: Final = 1_048_588
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A configuration of the topic.")
 @click.option("--if-not-exists", is_flag=True, help="Succeed without a change if the topic exists.")
 @click.option("--dry-run", is_flag=True, help="Validate on the broker without creating anything.")
-def create(
+async def create(
+    admin: AdminClient,
     topic: str,
-    connection: AdminConnection,
     partitions: int | None,
     replication_factor: int | None,
     replica_assignment: str | None,
     configs: tuple[str, ...],
     if_not_exists: bool,
     dry_run: bool,
-) -> int:
+) -> None:
     """Create TOPIC."""
     from triokafka.client.admin import NewTopic
     from triokafka.errors import TopicAlreadyExistsError
@@ -63,22 +63,18 @@ def create(
     assignments = None if replica_assignment is None else dict(enumerate(parse_assignment(replica_assignment)))
     values = pairs("--config", configs)
     _warn(topic, values)
-
-    async def work(admin: AdminClient) -> None:
-        new = NewTopic(topic, partitions or -1, replication_factor or -1, configs=values, assignments=assignments)
-        try:
-            made = (await admin.create_topics([new], validate_only=dry_run))[topic]
-        except TopicAlreadyExistsError:
-            if not if_not_exists:
-                raise
-            click.echo(f"Topic {topic} already exists.")
-            return
-        if dry_run:
-            click.echo(f"Topic {topic} could be created with {counted(made.num_partitions, 'partition')}.")
-        else:
-            click.echo(f"Created topic {topic}.")
-
-    return connection.run(work)
+    new = NewTopic(topic, partitions or -1, replication_factor or -1, configs=values, assignments=assignments)
+    try:
+        made = (await admin.create_topics([new], validate_only=dry_run))[topic]
+    except TopicAlreadyExistsError:
+        if not if_not_exists:
+            raise
+        click.echo(f"Topic {topic} already exists.")
+        return
+    if dry_run:
+        click.echo(f"Topic {topic} could be created with {counted(made.num_partitions, 'partition')}.")
+    else:
+        click.echo(f"Created topic {topic}.")
 
 
 def _warn(topic: str, configs: Mapping[str, str]) -> None:

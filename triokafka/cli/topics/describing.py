@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
-from triokafka.cli.output import examples, output_options
+from triokafka.cli.connection import admin_command
+from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import ChosenTopics, configs_of
 from triokafka.cli.values import COUNT
@@ -39,7 +38,7 @@ _REPORTS: Final = {
     ),
 )
 @click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
-@admin_options
+@admin_command
 @click.option("--topic-id", metavar="ID", help="Topic id, instead of TOPICS.")
 @click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @click.option(
@@ -64,16 +63,16 @@ _REPORTS: Final = {
     help="Most partitions in one response of a broker.",
 )  # fmt: skip
 @output_options
-def describe(
+async def describe(
+    admin: AdminClient,
     topics: str | None,
-    connection: AdminConnection,
     topic_id: str | None,
     exclude_internal: bool,
     if_exists: bool,
     output: str,
     page_size: int,
     **reports: bool,
-) -> int:
+) -> None:
     """Print the partitions of topics with leader, replicas and in-sync replicas, and the topics' configurations."""
     chosen = [name for name, wanted in reports.items() if wanted]
     if len(chosen) > 1:
@@ -82,20 +81,16 @@ def describe(
         raise click.UsageError("--topic-id and TOPICS exclude each other.")
     topics_chosen = ChosenTopics.of(topics, topic_id)
     report = chosen[0] if chosen else None
-
-    async def work(admin: AdminClient) -> None:
-        found = await topics_chosen.resolve(admin, if_exists=if_exists, exclude_internal=exclude_internal)
-        described = await admin.describe_topics([listing.name for listing in found])
-        overrides = await configs_of(admin, [listing.name for listing in found])
-        eligible = await _eligible_leaders(admin, [listing.name for listing in found], page_size)
-        shown = [_with(described[listing.name], eligible) for listing in found]
-        if output == "json":
-            click.echo(json.dumps([_as_json(topic, overrides[topic.name], report) for topic in shown], indent=2))
-            return
-        for topic in shown:
-            _print(topic, overrides[topic.name], report)
-
-    return connection.run(work)
+    found = await topics_chosen.resolve(admin, if_exists=if_exists, exclude_internal=exclude_internal)
+    described = await admin.describe_topics([listing.name for listing in found])
+    overrides = await configs_of(admin, [listing.name for listing in found])
+    eligible = await _eligible_leaders(admin, [listing.name for listing in found], page_size)
+    shown = [_with(described[listing.name], eligible) for listing in found]
+    if output == "json":
+        print_json([_as_json(topic, overrides[topic.name], report) for topic in shown])
+        return
+    for topic in shown:
+        _print(topic, overrides[topic.name], report)
 
 
 async def _eligible_leaders(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import AdminConnection, admin_options
-from triokafka.cli.output import examples, output_options
+from triokafka.cli.connection import admin_command
+from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.chosen import listings
 from triokafka.structs import format_uuid
@@ -27,19 +26,15 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("topics", required=False, metavar="[TOPICS]", shell_complete=topic_names)
-@admin_options
+@admin_command
 @click.option("--exclude-internal", is_flag=True, help="Omit internal topics.")
 @output_options
-def list_topics(topics: str | None, connection: AdminConnection, exclude_internal: bool, output: str) -> int:
+async def list_topics(admin: AdminClient, topics: str | None, exclude_internal: bool, output: str) -> None:
     """Print the names of all topics, or of those that match TOPICS."""
-
-    async def work(admin: AdminClient) -> None:
-        found = await listings(admin, topics, exclude_internal=exclude_internal)
-        if output == "json":
-            rows = [{"name": t.name, "id": format_uuid(t.topic_id), "internal": t.is_internal} for t in found]
-            click.echo(json.dumps(rows, indent=2))
-        else:
-            for listing in found:
-                click.echo(listing.name)
-
-    return connection.run(work)
+    found = await listings(admin, topics, exclude_internal=exclude_internal)
+    if output == "json":
+        rows = [{"name": t.name, "id": format_uuid(t.topic_id), "internal": t.is_internal} for t in found]
+        print_json(rows)
+    else:
+        for listing in found:
+            click.echo(listing.name)

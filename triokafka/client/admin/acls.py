@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.protocol.api.create_acls import AclCreation, CreateAclsRequest
 from triokafka.protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
@@ -37,7 +38,7 @@ class AclAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[AclBinding], left_ms: int) -> Mapping[AclBinding, Exception | None]:
+        async def do_round(items: list[AclBinding], call: AdminCall) -> Mapping[AclBinding, Exception | None]:
             request = CreateAclsRequest(
                 creations=[
                     AclCreation(
@@ -52,7 +53,7 @@ class AclAdmin:
                     for acl in items
                 ]
             )
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             return {
                 acl: self._requests.error(result.error_code, _text(acl), result.error_message)
                 for acl, result in zip(items, response.results, strict=False)
@@ -69,8 +70,8 @@ class AclAdmin:
             ClusterAuthorizationFailedError, SecurityDisabledError: the broker refused.
         """
 
-        async def ask(left_ms: int) -> list[AclBinding]:
-            response = await self._requests.to_any(DescribeAclsRequest(**_filter_fields(acl_filter)), left_ms)
+        async def ask(call: AdminCall) -> list[AclBinding]:
+            response = await call.to_any(DescribeAclsRequest(**_filter_fields(acl_filter)))
             self._requests.check(response.error_code, "ACLs", response.error_message)
             return [_binding(resource, acl) for resource in response.resources for acl in resource.acls]
 
@@ -87,10 +88,10 @@ class AclAdmin:
         """
 
         async def do_round(
-            items: list[AclBindingFilter], left_ms: int
+            items: list[AclBindingFilter], call: AdminCall
         ) -> Mapping[AclBindingFilter, list[AclBinding] | Exception]:
             request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter_fields(one)) for one in items])
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             outcomes: dict[AclBindingFilter, list[AclBinding] | Exception] = {}
             for one, result in zip(items, response.filter_results, strict=False):
                 error = self._requests.error(result.error_code, _filter_text(one), result.error_message)

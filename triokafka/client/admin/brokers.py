@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.partition_types import (
     LogDirDescription,
     ReplicaInfo,
@@ -53,24 +54,19 @@ class BrokerAdmin:
                 for topic, numbers in by_topic(dict.fromkeys(partitions)).items()
             ]
         time_left = self._requests.countdown(timeout_ms)
-        ids = sorted(await self._node_ids(time_left())) if brokers is None else list(brokers)
+        if brokers is None:
+            brokers = sorted(node.node_id for node in await self._requests.brokers(time_left()))
 
-        async def ask(node: int, _: list[int], left_ms: int) -> Mapping[int, dict[str, LogDirDescription]]:
-            await self._requests.node(node, left_ms)
-            response = await self._requests.to_node(node, DescribeLogDirsRequest(topics=topics), left_ms)
+        async def ask(node: int, _: list[int], call: AdminCall) -> Mapping[int, dict[str, LogDirDescription]]:
+            await call.node(node)
+            response = await call.to_node(node, DescribeLogDirsRequest(topics=topics))
             self._requests.check(response.error_code, f"log directories of broker {node}")
             return {node: {result.log_dir: self._directory(node, result) for result in response.results}}
 
-        async def do_round(items: list[int], left_ms: int) -> Mapping[int, dict[str, LogDirDescription] | Exception]:
-            return await self._requests.side_by_side({node: [node] for node in items}, ask, left_ms)
+        async def do_round(items: list[int], call: AdminCall) -> Mapping[int, dict[str, LogDirDescription] | Exception]:
+            return await call.side_by_side({node: [node] for node in items}, ask)
 
-        return await self._requests.each(ids, do_round, time_left())
-
-    async def _node_ids(self, timeout_ms: float | None) -> list[int]:
-        async def ask(left_ms: int) -> list[int]:
-            return list((await self._requests.refresh_metadata(left_ms)).nodes)
-
-        return await self._requests.once(ask, timeout_ms)
+        return await self._requests.each(brokers, do_round, time_left())
 
     def _directory(self, node: int, result: DescribeLogDirsResult) -> LogDirDescription:
         error = self._requests.error(result.error_code, f"log directory {result.log_dir} of broker {node}")
@@ -92,7 +88,7 @@ class BrokerAdmin:
         """
 
         async def move(
-            node: int, items: list[TopicPartitionReplica], left_ms: int
+            node: int, items: list[TopicPartitionReplica], call: AdminCall
         ) -> Mapping[TopicPartitionReplica, Exception | None]:
             directories: dict[str, list[TopicPartition]] = {}
             for item in items:
@@ -109,8 +105,8 @@ class BrokerAdmin:
                     for path, wanted in directories.items()
                 ]
             )
-            await self._requests.node(node, left_ms)
-            response = await self._requests.to_node(node, request, left_ms)
+            await call.node(node)
+            response = await call.to_node(node, request)
             return {
                 replica: self._requests.error(p.error_code, replica)
                 for topic in response.results
@@ -119,12 +115,12 @@ class BrokerAdmin:
             }
 
         async def do_round(
-            items: list[TopicPartitionReplica], left_ms: int
+            items: list[TopicPartitionReplica], call: AdminCall
         ) -> Mapping[TopicPartitionReplica, Exception | None]:
             by_node: dict[int, list[TopicPartitionReplica]] = {}
             for item in items:
                 by_node.setdefault(item.broker_id, []).append(item)
-            return await self._requests.side_by_side(by_node, move, left_ms)
+            return await call.side_by_side(by_node, move)
 
         await self._requests.change(assignments, do_round, timeout_ms)
 
@@ -135,8 +131,8 @@ class BrokerAdmin:
             BrokerIdNotRegisteredError: there is no such broker.
         """
 
-        async def ask(left_ms: int) -> None:
-            response = await self._requests.to_controller(UnregisterBrokerRequest(broker_id=broker_id), left_ms)
+        async def ask(call: AdminCall) -> None:
+            response = await call.to_controller(UnregisterBrokerRequest(broker_id=broker_id))
             self._requests.check(response.error_code, f"broker {broker_id}", response.error_message)
 
         await self._requests.once(ask, timeout_ms)

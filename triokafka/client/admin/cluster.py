@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.partition_types import (
     FeatureDescription,
     FeatureRange,
@@ -58,14 +59,14 @@ class ClusterAdmin:
                 include_fenced_brokers=include_fenced_brokers and version >= _FENCED_SINCE,
             )
 
-        async def ask(left_ms: int) -> ClusterDescription:
+        async def ask(call: AdminCall) -> ClusterDescription:
             try:
                 since = FIRST_WITH_CONTROLLERS if at_controllers else None
-                response = await self._requests.to_any(build, left_ms, api=DescribeClusterRequest, min_version=since)
+                response = await call.to_any(build, api=DescribeClusterRequest, min_version=since)
             except UnsupportedVersionError:  # brokers before 2.8
                 if at_controllers:
                     raise
-                cluster = await self._requests.refresh_metadata(left_ms)
+                cluster = await call.refresh_metadata()
                 nodes = tuple(cluster.nodes.values())
                 return ClusterDescription(cluster.cluster_id, cluster.nodes.get(cluster.controller_id), nodes)
             self._requests.check(response.error_code, "the cluster", response.error_message)
@@ -85,13 +86,13 @@ class ClusterAdmin:
         ``node_id`` chooses the broker, or the controller if the client is connected to controllers.
         """
 
-        async def ask(left_ms: int) -> FeatureDescription:
+        async def ask(call: AdminCall) -> FeatureDescription:
             request = ApiVersionsRequest(client_software_name="triokafka", client_software_version="admin")
             if node_id is None:
-                response = await self._requests.to_any(request, left_ms, min_version=_FEATURES_SINCE)
+                response = await call.to_any(request, min_version=_FEATURES_SINCE)
             else:
-                node = await self._requests.node(node_id, left_ms)
-                response = await self._requests.to_node(node.node_id, request, left_ms, min_version=_FEATURES_SINCE)
+                node = await call.node(node_id)
+                response = await call.to_node(node.node_id, request, min_version=_FEATURES_SINCE)
             self._requests.check(response.error_code, "features")
             return FeatureDescription(
                 finalized={
@@ -121,16 +122,16 @@ class ClusterAdmin:
             for name, update in updates.items()
         }
 
-        async def ask(left_ms: int) -> None:
+        async def ask(call: AdminCall) -> None:
             request = UpdateFeaturesRequest(
-                timeout_ms=left_ms,
+                timeout_ms=call.left_ms,
                 feature_updates=[
                     FeatureUpdateKey(feature=name, max_version_level=u.level, upgrade_type=u.upgrade_type)
                     for name, u in wanted.items()
                 ],
                 validate_only=validate_only,
             )
-            response = await self._requests.to_controller(request, left_ms, min_version=1)
+            response = await call.to_controller(request, min_version=1)
             self._requests.check(response.error_code, "features", response.error_message)
             failed = {
                 r.feature: error
@@ -145,11 +146,11 @@ class ClusterAdmin:
     async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
         """Return the leader, the voters and the observers of the metadata quorum (KIP-595)."""
 
-        async def ask(left_ms: int) -> QuorumDescription:
+        async def ask(call: AdminCall) -> QuorumDescription:
             request = DescribeQuorumRequest(
                 topics=[TopicData(topic_name=_METADATA_LOG, partitions=[PartitionData(partition_index=0)])]
             )
-            response = await self._requests.to_any(request, left_ms)
+            response = await call.to_any(request)
             self._requests.check(response.error_code, "the quorum", response.error_message)
             found = response.topics[0].partitions[0]
             metadata = TopicPartition(_METADATA_LOG, 0)
@@ -200,15 +201,15 @@ class ClusterAdmin:
         """
         from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, Listener
 
-        async def ask(left_ms: int) -> None:
+        async def ask(call: AdminCall) -> None:
             request = AddRaftVoterRequest(
                 cluster_id=cluster_id,
-                timeout_ms=left_ms,
+                timeout_ms=call.left_ms,
                 voter_id=voter_id,
                 voter_directory_id=directory_id,
                 listeners=[Listener(name=name, host=host, port=port) for name, (host, port) in listeners.items()],
             )
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             self._requests.check(response.error_code, f"voter {voter_id}", response.error_message)
 
         await self._requests.once(ask, timeout_ms)
@@ -224,9 +225,9 @@ class ClusterAdmin:
         """
         from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest
 
-        async def ask(left_ms: int) -> None:
+        async def ask(call: AdminCall) -> None:
             request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             self._requests.check(response.error_code, f"voter {voter_id}", response.error_message)
 
         await self._requests.once(ask, timeout_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, ConfigSynonym, Results
 from triokafka.protocol.api import alter_configs, incremental_alter_configs
@@ -46,7 +47,7 @@ class ConfigAdmin:
         """
 
         async def do_round(
-            items: list[ConfigResource], left_ms: int
+            items: list[ConfigResource], call: AdminCall
         ) -> Mapping[ConfigResource, dict[str, ConfigEntry] | Exception]:
             outcomes: dict[ConfigResource, dict[str, ConfigEntry] | Exception] = {}
             for node, group in _by_node(items).items():
@@ -62,7 +63,7 @@ class ConfigAdmin:
                     include_synonyms=include_synonyms,
                     include_documentation=include_documentation,
                 )
-                response = await self._to(node, request, left_ms, min_version=3 if include_documentation else None)
+                response = await self._to(call, node, request, min_version=3 if include_documentation else None)
                 for result in response.results:
                     resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
                     outcomes[resource] = self._requests.error(
@@ -147,12 +148,12 @@ class ConfigAdmin:
     ) -> None:
         """Change resources; the resources of each broker go in a request to that broker."""
 
-        async def do_round(items: list[ConfigResource], left_ms: int) -> Mapping[ConfigResource, Exception | None]:
+        async def do_round(items: list[ConfigResource], call: AdminCall) -> Mapping[ConfigResource, Exception | None]:
             outcomes: dict[ConfigResource, Exception | None] = {}
             # The active controller changes the configuration of every broker.
             types = _OF_PROCESS if self._requests.at_controllers else _OWN_BROKER_TYPES
             for node, group in _by_node(items, types).items():
-                response = await self._to(node, request_of(group), left_ms)
+                response = await self._to(call, node, request_of(group))
                 outcomes.update(
                     self._outcome(r.error_code, r.resource_type, r.resource_name, r.error_message)
                     for r in response.responses
@@ -181,11 +182,10 @@ class ConfigAdmin:
         """List the resources with a configuration, of the given types or all (brokers from 4.1 on; KIP-1142)."""
         wanted = list(types)
 
-        async def ask(left_ms: int) -> list[ConfigResource]:
+        async def ask(call: AdminCall) -> list[ConfigResource]:
             min_version = None if wanted == [ConfigResourceType.CLIENT_METRICS] else 1
-            response = await self._requests.to_any(
+            response = await call.to_any(
                 ListConfigResourcesRequest(resource_types=[] if min_version is None else [int(t) for t in wanted]),
-                left_ms,
                 min_version=min_version,
             )
             self._requests.check(response.error_code, "config resources")
@@ -200,11 +200,11 @@ class ConfigAdmin:
         resource = ConfigResource(ConfigResourceType(kind), name)
         return resource, self._requests.error(code, _text(resource), message)
 
-    async def _to(self, node: int | None, request: Request[R], left_ms: int, *, min_version: int | None = None) -> R:
+    async def _to(self, call: AdminCall, node: int | None, request: Request[R], *, min_version: int | None = None) -> R:
         if node is None:
-            return await self._requests.to_any(request, left_ms, min_version=min_version)
-        await self._requests.node(node, left_ms)
-        return await self._requests.to_node(node, request, left_ms, min_version=min_version)
+            return await call.to_any(request, min_version=min_version)
+        await call.node(node)
+        return await call.to_node(node, request, min_version=min_version)
 
 
 def _by_node(

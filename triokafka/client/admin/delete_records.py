@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.errors import NotLeaderForPartitionError
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -34,15 +35,15 @@ class RecordAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, int | Exception]:
+        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, int | Exception]:
             outcomes: dict[TopicPartition, int | Exception] = {}
-            for node, partitions in (await self._requests.by_leader(items, left_ms, outcomes, leader_id)).items():
+            for node, partitions in (await call.by_leader(items, outcomes, leader_id)).items():
                 topics: dict[str, DeleteRecordsTopic] = {}
                 for tp in partitions:
                     topic = topics.setdefault(tp.topic, DeleteRecordsTopic(name=tp.topic, partitions=[]))
                     topic.partitions.append(DeleteRecordsPartition(partition_index=tp.partition, offset=offsets[tp]))
-                request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=left_ms)
-                response = await self._requests.to_node(node, request, left_ms)
+                request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=call.left_ms)
+                response = await call.to_node(node, request)
                 for t in response.topics:
                     for p in t.partitions:
                         tp = TopicPartition(t.name, p.partition_index)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests, by_topic
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.offset_commit import (
@@ -82,7 +83,7 @@ class GroupOffsetAdmin:
         everything = any(topics is None for topics in wanted.values())
         min_version = _FIRST_STABLE if require_stable else _FIRST_ALL_PARTITIONS if everything else None
 
-        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, Positions | Exception]:
+        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, Positions | Exception]:
             outcomes: dict[str, Positions | Exception] = {}
             while left := [group_id for group_id in items if group_id not in outcomes]:
                 batched = False
@@ -93,10 +94,9 @@ class GroupOffsetAdmin:
                     build_now = _fetch_of_many if batched else _fetch_of_first
                     return build_now({group_id: wanted[group_id] for group_id in left}, require_stable)
 
-                response = await self._requests.to_node(
+                response = await call.to_node(
                     node.node_id,
                     build,
-                    left_ms,
                     api=OffsetFetchRequest,
                     min_version=min_version,
                     max_version=_LAST_BY_NAME,
@@ -108,10 +108,7 @@ class GroupOffsetAdmin:
                 break
             return outcomes
 
-        async def do_round(items: list[str], left_ms: int) -> Mapping[str, Positions | Exception]:
-            return await self._requests.at_coordinators(items, ask, left_ms)
-
-        return await self._requests.each(wanted, do_round, timeout_ms)
+        return await self._requests.each_group(wanted, ask, timeout_ms)
 
     def _positions(
         self, group_id: str, answer: OffsetFetchResponse | OffsetFetchResponseGroup
@@ -143,7 +140,7 @@ class GroupOffsetAdmin:
                 could not.
         """
 
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
             topics = []
             for name, numbers in by_topic(items).items():
                 partitions = []
@@ -162,7 +159,7 @@ class GroupOffsetAdmin:
             request = OffsetCommitRequest(
                 group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=topics
             )
-            response = await self._requests.to_coordinator(group_id, request, left_ms, max_version=_LAST_BY_NAME)
+            response = await call.to_coordinator(group_id, request, max_version=_LAST_BY_NAME)
             return {
                 (tp := TopicPartition(t.name, p.partition_index)): self._requests.group_error(
                     p.error_code, group_id, part=tp
@@ -183,7 +180,7 @@ class GroupOffsetAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
             topics = [
                 OffsetDeleteRequestTopic(
                     name=name, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in numbers]
@@ -191,7 +188,7 @@ class GroupOffsetAdmin:
                 for name, numbers in by_topic(items).items()
             ]
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-            response = await self._requests.to_coordinator(group_id, request, left_ms)
+            response = await call.to_coordinator(group_id, request)
             if (error := self._requests.group_error(response.error_code, group_id)) is not None:
                 raise error
             return {

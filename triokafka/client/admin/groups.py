@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from triokafka.client.admin.call import GROUP, AdminCall
 from triokafka.client.admin.group_types import (
     CONSUMER_PROTOCOL_TYPE,
     GroupDescription,
@@ -13,7 +14,7 @@ from triokafka.client.admin.group_types import (
     MemberDescription,
     MemberToRemove,
 )
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.requests import AdminRequests, values_of
 from triokafka.client.admin.types import Results
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, UnsupportedVersionError
 from triokafka.protocol.api import consumer_group_describe
@@ -77,20 +78,17 @@ class GroupAdmin:
         request = ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types)
         min_version = _FIRST_WITH_TYPES if wanted_types else _FIRST_WITH_STATES if wanted_states else None
 
-        async def ask(node_id: int, items: list[Node], left_ms: int) -> Mapping[Node, tuple[GroupListing, ...]]:
-            response = await self._requests.to_node(node_id, request, left_ms, min_version=min_version)
+        async def ask(node_id: int, items: list[Node], call: AdminCall) -> Mapping[Node, tuple[GroupListing, ...]]:
+            response = await call.to_node(node_id, request, min_version=min_version)
             self._requests.check(response.error_code, f"groups of broker {node_id}")
             listings = (GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups)
             return dict.fromkeys(items, tuple(sorted(listings, key=lambda listing: listing.group_id)))
 
-        async def do_round(items: list[Node], left_ms: int) -> Mapping[Node, tuple[GroupListing, ...] | Exception]:
-            return await self._requests.side_by_side({node.node_id: [node] for node in items}, ask, left_ms)
-
-        async def brokers(left_ms: int) -> list[Node]:
-            return list((await self._requests.refresh_metadata(left_ms)).nodes.values())
+        async def do_round(items: list[Node], call: AdminCall) -> Mapping[Node, tuple[GroupListing, ...] | Exception]:
+            return await call.side_by_side({node.node_id: [node] for node in items}, ask)
 
         time_left = self._requests.countdown(timeout_ms)
-        asked = await self._requests.once(brokers, time_left())
+        asked = await self._requests.brokers(time_left())
         return await self._requests.each(asked, do_round, time_left())
 
     async def describe_groups(
@@ -108,8 +106,8 @@ class GroupAdmin:
         error with brokers from 4.0 on. Reading a group that failed raises its error.
         """
 
-        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
-            outcomes = await self._describe_new(node, items, left_ms, include_authorized_operations)
+        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, GroupDescription | Exception]:
+            outcomes = await self._describe_new(node, items, call, include_authorized_operations)
             classic = [group_id for group_id in items if group_id not in outcomes]
             if classic:
 
@@ -117,25 +115,22 @@ class GroupAdmin:
                     operations = include_authorized_operations and version >= _FIRST_WITH_OPERATIONS
                     return DescribeGroupsRequest(groups=classic, include_authorized_operations=operations)
 
-                response = await self._requests.to_node(node.node_id, build, left_ms, api=DescribeGroupsRequest)
+                response = await call.to_node(node.node_id, build, api=DescribeGroupsRequest)
                 for g in response.groups:
                     outcomes[g.group_id] = self._requests.group_error(
                         g.error_code, g.group_id, g.error_message
                     ) or _described(g, node)
             return outcomes
 
-        async def do_round(items: list[str], left_ms: int) -> Mapping[str, GroupDescription | Exception]:
-            return await self._requests.at_coordinators(items, ask, left_ms)
-
-        return await self._requests.each(group_ids, do_round, timeout_ms)
+        return await self._requests.each_group(group_ids, ask, timeout_ms)
 
     async def _describe_new(
-        self, node: Node, group_ids: list[str], left_ms: int, operations: bool
+        self, node: Node, group_ids: list[str], call: AdminCall, operations: bool
     ) -> dict[str, GroupDescription | Exception]:
         """Return groups of the consumer protocol, and failures, without groups that may be classic."""
         try:
             request = ConsumerGroupDescribeRequest(group_ids=group_ids, include_authorized_operations=operations)
-            response = await self._requests.to_node(node.node_id, request, left_ms)
+            response = await call.to_node(node.node_id, request)
         except UnsupportedVersionError:
             return {}
         return {
@@ -152,14 +147,11 @@ class GroupAdmin:
                 several could not.
         """
 
-        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, Exception | None]:
-            response = await self._requests.to_node(node.node_id, DeleteGroupsRequest(groups_names=items), left_ms)
+        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, Exception | None]:
+            response = await call.to_node(node.node_id, DeleteGroupsRequest(groups_names=items))
             return {r.group_id: self._requests.group_error(r.error_code, r.group_id) for r in response.results}
 
-        async def do_round(items: list[str], left_ms: int) -> Mapping[str, Exception | None]:
-            return await self._requests.at_coordinators(items, ask, left_ms)
-
-        await self._requests.change(group_ids, do_round, timeout_ms)
+        values_of(await self._requests.each_group(group_ids, ask, timeout_ms))
 
     async def remove_all_group_members(
         self, group_id: str, *, reason: str | None = None, timeout_ms: float | None = None
@@ -203,7 +195,7 @@ class GroupAdmin:
         any_static = any(member.group_instance_id is not None for member in wanted)
         min_version = _FIRST_SEVERAL_MEMBERS if any_static else None
 
-        async def do_round(items: list[MemberToRemove], left_ms: int) -> Mapping[MemberToRemove, Exception | None]:
+        async def do_round(items: list[MemberToRemove], call: AdminCall) -> Mapping[MemberToRemove, Exception | None]:
             outcomes: dict[MemberToRemove, Exception | None] = {}
             while left := items[len(outcomes) :]:
                 several = True
@@ -225,9 +217,7 @@ class GroupAdmin:
                         ],
                     )
 
-                response = await self._requests.to_coordinator(
-                    group_id, build, left_ms, api=LeaveGroupRequest, min_version=min_version
-                )
+                response = await call.to_coordinator(group_id, build, api=LeaveGroupRequest, min_version=min_version)
                 if several and (error := self._requests.group_error(response.error_code, group_id)) is not None:
                     raise error
                 codes = [found.error_code for found in response.members] if several else [response.error_code]
@@ -252,10 +242,10 @@ class GroupAdmin:
             BrokerNotAvailableError: the cluster has no such broker.
         """
 
-        async def ask(left_ms: int) -> None:
-            node = await self._requests.node(node_id, left_ms)
+        async def ask(call: AdminCall) -> None:
+            node = await call.node(node_id)
             for group_id in group_ids:
-                self._requests.assume_coordinator(group_id, node)
+                self._requests.client.assume_coordinator(group_id, node, GROUP)
 
         await self._requests.once(ask, timeout_ms)
 

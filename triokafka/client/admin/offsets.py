@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -46,7 +47,7 @@ class OffsetAdmin:
             min_version = max(min_version, 2)
 
         async def ask(
-            node_id: int, items: list[TopicPartition], left_ms: int
+            node_id: int, items: list[TopicPartition], call: AdminCall
         ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
             topics: dict[str, ListOffsetsTopic] = {}
             for tp in items:
@@ -57,7 +58,7 @@ class OffsetAdmin:
             request = ListOffsetsRequest(
                 replica_id=-1, isolation_level=_ISOLATION[isolation_level], topics=list(topics.values())
             )
-            response = await self._requests.to_node(node_id, request, left_ms, min_version=min_version)
+            response = await call.to_node(node_id, request, min_version=min_version)
             outcomes: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
             for t in response.topics:
                 for p in t.partitions:
@@ -68,11 +69,11 @@ class OffsetAdmin:
             return outcomes
 
         async def do_round(
-            items: list[TopicPartition], left_ms: int
+            items: list[TopicPartition], call: AdminCall
         ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
             leaderless: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
-            by_leader = await self._requests.by_leader(items, left_ms, leaderless)
-            return leaderless | await self._requests.side_by_side(by_leader, ask, left_ms)
+            by_leader = await call.by_leader(items, leaderless)
+            return leaderless | await call.side_by_side(by_leader, ask)
 
         return await self._requests.each(wanted, do_round, timeout_ms)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.partition_types import ElectionType, PartitionReassignment, ProducerDescription
 from triokafka.client.admin.requests import AdminRequests, by_topic, failure_of
 from triokafka.client.admin.types import Results
@@ -49,15 +50,15 @@ class PartitionAdmin:
         min_version = 1 if election_type is ElectionType.UNCLEAN else None
         found: dict[TopicPartition, Exception | None] = {}
 
-        async def ask(left_ms: int) -> None:
+        async def ask(call: AdminCall) -> None:
             request = ElectLeadersRequest(
                 election_type=election_type,
                 topic_partitions=None
                 if asked is None
                 else [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(asked).items()],
-                timeout_ms=left_ms,
+                timeout_ms=call.left_ms,
             )
-            response = await self._requests.to_controller(request, left_ms, min_version=min_version)
+            response = await call.to_controller(request, min_version=min_version)
             self._requests.check(response.error_code, "the election")
             for topic in response.replica_election_results:
                 for p in topic.partition_result:
@@ -89,9 +90,9 @@ class PartitionAdmin:
         """
         min_version = None if allow_replication_factor_change else 1
 
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
             request = AlterPartitionReassignmentsRequest(
-                timeout_ms=left_ms,
+                timeout_ms=call.left_ms,
                 allow_replication_factor_change=allow_replication_factor_change,
                 topics=[
                     ReassignableTopic(
@@ -109,7 +110,7 @@ class PartitionAdmin:
                     for topic, numbers in by_topic(items).items()
                 ],
             )
-            response = await self._requests.to_controller(request, left_ms, min_version=min_version)
+            response = await call.to_controller(request, min_version=min_version)
             self._requests.check(response.error_code, "the reassignment", response.error_message)
             outcomes: dict[TopicPartition, Exception | None] = {}
             for topic in response.responses:
@@ -126,9 +127,9 @@ class PartitionAdmin:
         """List the reassignments in progress, of the given partitions or all; other partitions are left out."""
         asked = None if partitions is None else list(dict.fromkeys(partitions))
 
-        async def ask(left_ms: int) -> dict[TopicPartition, PartitionReassignment]:
+        async def ask(call: AdminCall) -> dict[TopicPartition, PartitionReassignment]:
             request = ListPartitionReassignmentsRequest(
-                timeout_ms=left_ms,
+                timeout_ms=call.left_ms,
                 topics=None
                 if asked is None
                 else [
@@ -136,7 +137,7 @@ class PartitionAdmin:
                     for topic, numbers in by_topic(asked).items()
                 ],
             )
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             self._requests.check(response.error_code, "reassignments", response.error_message)
             return {
                 TopicPartition(topic.name, p.partition_index): PartitionReassignment(
@@ -158,17 +159,17 @@ class PartitionAdmin:
         """
 
         async def do_round(
-            items: list[TopicPartition], left_ms: int
+            items: list[TopicPartition], call: AdminCall
         ) -> Mapping[TopicPartition, tuple[ProducerDescription, ...] | Exception]:
             outcomes: dict[TopicPartition, tuple[ProducerDescription, ...] | Exception] = {}
-            for node, group in (await self._requests.by_leader(items, left_ms, outcomes, node_id)).items():
+            for node, group in (await call.by_leader(items, outcomes, node_id)).items():
                 request = DescribeProducersRequest(
                     topics=[
                         TopicRequest(name=topic, partition_indexes=numbers)
                         for topic, numbers in by_topic(group).items()
                     ]
                 )
-                response = await self._requests.to_node(node, request, left_ms)
+                response = await call.to_node(node, request)
                 for topic in response.topics:
                     for p in topic.partitions:
                         tp = TopicPartition(topic.name, p.partition_index)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -69,9 +70,9 @@ class QuotaAdmin:
         """
         components = [_component(kind, wanted) for kind, wanted in (parts or {}).items()]
 
-        async def ask(left_ms: int) -> dict[QuotaEntity, dict[str, float]]:
+        async def ask(call: AdminCall) -> dict[QuotaEntity, dict[str, float]]:
             request = DescribeClientQuotasRequest(components=components, strict=strict)
-            response = await self._requests.to_any(request, left_ms)
+            response = await call.to_any(request)
             self._requests.check(response.error_code, "quotas", response.error_message)
             return {
                 QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
@@ -96,7 +97,7 @@ class QuotaAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[QuotaEntity], left_ms: int) -> Mapping[QuotaEntity, Exception | None]:
+        async def do_round(items: list[QuotaEntity], call: AdminCall) -> Mapping[QuotaEntity, Exception | None]:
             request = AlterClientQuotasRequest(
                 entries=[
                     EntryData(
@@ -110,7 +111,7 @@ class QuotaAdmin:
                 ],
                 validate_only=validate_only,
             )
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             outcomes: dict[QuotaEntity, Exception | None] = {}
             for entry in response.entries:
                 entity = QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from triokafka.structs import Buffer, TopicPartition
@@ -54,10 +55,8 @@ class ReplicaLogAdmin:
             topics=[FetchTopic(topic=partition.topic, partitions=[place])],
         )
 
-        async def ask(left_ms: int) -> ReplicaRead:
-            response = await self._requests.to_node(
-                broker_id, request, left_ms, min_version=_CONSUMER_AT_FOLLOWER, max_version=_BY_NAME
-            )
+        async def ask(call: AdminCall) -> ReplicaRead:
+            response = await call.to_node(broker_id, request, min_version=_CONSUMER_AT_FOLLOWER, max_version=_BY_NAME)
             self._requests.check(response.error_code, partition)
             (found,) = response.responses[0].partitions
             self._requests.check(found.error_code, f"{partition} on broker {broker_id}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from triokafka.protocol.api.describe_delegation_token import (
@@ -90,8 +91,8 @@ class TokenAdmin:
             max_lifetime_ms=max_lifetime_ms,
         )
 
-        async def ask(left_ms: int) -> DelegationToken:
-            response = await self._requests.to_any(request, left_ms)
+        async def ask(call: AdminCall) -> DelegationToken:
+            response = await call.to_any(request)
             self._requests.check(response.error_code, "the delegation token")
             return DelegationToken(
                 token_id=response.token_id,
@@ -121,8 +122,8 @@ class TokenAdmin:
         """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
 
-        async def ask(left_ms: int) -> int:
-            response = await self._requests.to_any(request, left_ms)
+        async def ask(call: AdminCall) -> int:
+            response = await call.to_any(request)
             self._requests.check(response.error_code, "the delegation token")
             return response.expiry_timestamp_ms
 
@@ -141,8 +142,8 @@ class TokenAdmin:
         """
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
 
-        async def ask(left_ms: int) -> int:
-            response = await self._requests.to_any(request, left_ms)
+        async def ask(call: AdminCall) -> int:
+            response = await call.to_any(request)
             self._requests.check(response.error_code, "the delegation token")
             return response.expiry_timestamp_ms
 
@@ -163,8 +164,8 @@ class TokenAdmin:
             else [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in wanted]
         )
 
-        async def ask(left_ms: int) -> list[DelegationToken]:
-            response = await self._requests.to_any(request, left_ms)
+        async def ask(call: AdminCall) -> list[DelegationToken]:
+            response = await call.to_any(request)
             self._requests.check(response.error_code, "delegation tokens")
             return [_described(token) for token in response.tokens]
 

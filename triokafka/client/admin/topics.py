@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import (
     BROKER_DEFAULT,
@@ -76,11 +77,13 @@ class TopicAdmin:
         """
         wanted = {t.name: t for t in (NewTopic(t) if isinstance(t, str) else t for t in topics)}
 
-        async def do_round(names: list[str], left_ms: int) -> Mapping[str, CreatedTopic | Exception]:
+        async def do_round(names: list[str], call: AdminCall) -> Mapping[str, CreatedTopic | Exception]:
             request = CreateTopicsRequest(
-                topics=[_creatable(wanted[name]) for name in names], timeout_ms=left_ms, validate_only=validate_only
+                topics=[_creatable(wanted[name]) for name in names],
+                timeout_ms=call.left_ms,
+                validate_only=validate_only,
             )
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             return {
                 t.name: self._requests.error(t.error_code, f"topic {t.name!r}", t.error_message)
                 or CreatedTopic(t.name, t.topic_id, t.num_partitions, t.replication_factor, _configs(t.configs))
@@ -97,20 +100,18 @@ class TopicAdmin:
                 an `ExceptionGroup` when several could not. The others are gone, or will be soon.
         """
 
-        async def do_round(items: list[str | UUID], left_ms: int) -> Mapping[str | UUID, Exception | None]:
+        async def do_round(items: list[str | UUID], call: AdminCall) -> Mapping[str | UUID, Exception | None]:
             names = [item for item in items if isinstance(item, str)]
             ids = [item for item in items if isinstance(item, UUID)]
-            request = DeleteTopicsRequest(topic_names=names, timeout_ms=left_ms)
+            request = DeleteTopicsRequest(topic_names=names, timeout_ms=call.left_ms)
             min_version: int | None = None
             max_version: int | None = 5
             if ids:
                 by_name = [DeleteTopicState(name=name) for name in names]
                 by_id = [DeleteTopicState(name=None, topic_id=topic_id) for topic_id in ids]
-                request = DeleteTopicsRequest(topics=by_name + by_id, timeout_ms=left_ms)
+                request = DeleteTopicsRequest(topics=by_name + by_id, timeout_ms=call.left_ms)
                 min_version, max_version = 6, None
-            response = await self._requests.to_controller(
-                request, left_ms, min_version=min_version, max_version=max_version
-            )
+            response = await call.to_controller(request, min_version=min_version, max_version=max_version)
             outcomes: dict[str | UUID, Exception | None] = {}
             for r in response.responses:
                 item: str | UUID = r.topic_id if r.topic_id in ids else r.name or ""
@@ -144,8 +145,8 @@ class TopicAdmin:
         a topic that does not exist raises its error.
         """
 
-        async def do_round(items: list[T], left_ms: int) -> Mapping[T, TopicDescription | Exception]:
-            response = await self._describe(items, left_ms, include_authorized_operations)
+        async def do_round(items: list[T], call: AdminCall) -> Mapping[T, TopicDescription | Exception]:
+            response = await self._describe(items, call.left_ms, include_authorized_operations)
             nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
             found: dict[str | UUID, TopicDescription | Exception] = {}
             for t in response.topics:
@@ -180,9 +181,9 @@ class TopicAdmin:
             cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
         )
 
-        async def ask(left_ms: int) -> TopicPartitionPage:
-            response = await self._requests.to_any(request, left_ms)
-            nodes = self._requests.nodes
+        async def ask(call: AdminCall) -> TopicPartitionPage:
+            response = await call.to_any(request)
+            nodes = self._requests.client.cluster.nodes
             described = {t.name or "": _described_on_page(t, nodes) for t in response.topics if not t.error_code}
             errors = {
                 t.name or "": error
@@ -207,9 +208,9 @@ class TopicAdmin:
                 include_topic_authorized_operations=operations and version >= _OPERATIONS_SINCE,
             )
 
-        async def ask(left_ms: int) -> MetadataResponse:
+        async def ask(call: AdminCall) -> MetadataResponse:
             min_version = _IDS_SINCE if any_id else _NO_CREATION_SINCE
-            return await self._requests.to_any(build, left_ms, api=MetadataRequest, min_version=min_version)
+            return await call.to_any(build, api=MetadataRequest, min_version=min_version)
 
         return await self._requests.once(ask, timeout_ms)
 
@@ -228,7 +229,7 @@ class TopicAdmin:
         """
         wanted = {name: NewPartitions(p) if isinstance(p, int) else p for name, p in partitions.items()}
 
-        async def do_round(names: list[str], left_ms: int) -> Mapping[str, Exception | None]:
+        async def do_round(names: list[str], call: AdminCall) -> Mapping[str, Exception | None]:
             topics = [
                 CreatePartitionsTopic(
                     name=name,
@@ -239,8 +240,8 @@ class TopicAdmin:
                 )
                 for name in names
             ]
-            request = CreatePartitionsRequest(topics=topics, timeout_ms=left_ms, validate_only=validate_only)
-            response = await self._requests.to_controller(request, left_ms)
+            request = CreatePartitionsRequest(topics=topics, timeout_ms=call.left_ms, validate_only=validate_only)
+            response = await call.to_controller(request)
             return {
                 r.name: self._requests.error(r.error_code, f"topic {r.name!r}", r.error_message)
                 for r in response.results

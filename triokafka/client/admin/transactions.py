@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.requests import AdminRequests, by_topic
 from triokafka.client.admin.transaction_types import (
@@ -76,16 +77,13 @@ class TransactionAdmin:
             transactional_id_pattern=pattern,
         )
 
-        async def find(left_ms: int) -> list[int]:
-            return sorted((await self._requests.refresh_metadata(left_ms)).nodes)
-
         async def do_round(
-            brokers: list[int], left_ms: int
+            brokers: list[int], call: AdminCall
         ) -> Mapping[int, tuple[TransactionListing, ...] | Exception]:
             async def ask(
-                node_id: int, items: list[int], left_ms: int
+                node_id: int, items: list[int], call: AdminCall
             ) -> Mapping[int, tuple[TransactionListing, ...] | Exception]:
-                response = await self._requests.to_node(node_id, request, left_ms, min_version=low)
+                response = await call.to_node(node_id, request, min_version=low)
                 self._requests.check(response.error_code, f"transactions of broker {node_id}")
                 if response.unknown_state_filters:
                     raise InvalidRequestError(f"states that do not exist: {', '.join(response.unknown_state_filters)}")
@@ -96,11 +94,12 @@ class TransactionAdmin:
                     )
                 }
 
-            return await self._requests.side_by_side({broker: [broker] for broker in brokers}, ask, left_ms)
+            return await call.side_by_side({broker: [broker] for broker in brokers}, ask)
 
         time_left = self._requests.countdown(timeout_ms)
-        asked = await self._requests.once(find, time_left()) if broker_ids is None else list(broker_ids)
-        return await self._requests.each(asked, do_round, time_left())
+        if broker_ids is None:
+            broker_ids = sorted(node.node_id for node in await self._requests.brokers(time_left()))
+        return await self._requests.each(broker_ids, do_round, time_left())
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
@@ -110,10 +109,10 @@ class TransactionAdmin:
         Reading an id that the cluster does not know raises `TransactionalIdNotFoundError`.
         """
 
-        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, TransactionDescription | Exception]:
-            response = await self._requests.to_node(
-                node.node_id, DescribeTransactionsRequest(transactional_ids=items), left_ms
-            )
+        async def ask(
+            node: Node, items: list[str], call: AdminCall
+        ) -> Mapping[str, TransactionDescription | Exception]:
+            response = await call.to_node(node.node_id, DescribeTransactionsRequest(transactional_ids=items))
             return {
                 found.transactional_id: self._error(found.error_code, found.transactional_id)
                 or TransactionDescription(
@@ -128,10 +127,7 @@ class TransactionAdmin:
                 for found in response.transaction_states
             }
 
-        async def do_round(items: list[str], left_ms: int) -> Mapping[str, TransactionDescription | Exception]:
-            return await self._requests.at_coordinators(items, ask, left_ms, key_type=_TRANSACTION)
-
-        return await self._requests.each(transactional_ids, do_round, timeout_ms)
+        return await self._requests.each_group(transactional_ids, ask, timeout_ms, key_type=_TRANSACTION)
 
     async def find_hanging_transactions(
         self,
@@ -148,7 +144,7 @@ class TransactionAdmin:
         the brokers' ``transaction.max.timeout.ms``: every other transaction is ended by its coordinator. ``now_ms`` is
         the present time in ms since the epoch, by default this machine's.
         """
-        now = self._requests.wall_ms() if now_ms is None else now_ms
+        now = self._requests.world.wall_ms() if now_ms is None else now_ms
         time_left = self._requests.countdown(timeout_ms)
         producers = await PartitionAdmin(self._requests).describe_producers(partitions, timeout_ms=time_left())
         candidates = [
@@ -200,9 +196,9 @@ class TransactionAdmin:
             ClusterAuthorizationFailedError: the principal may not do this.
         """
 
-        async def do_round(items: list[TopicPartition], left_ms: int) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
             outcomes: dict[TopicPartition, Exception | None] = {}
-            for node_id, group in (await self._requests.by_leader(items, left_ms, outcomes)).items():
+            for node_id, group in (await call.by_leader(items, outcomes)).items():
                 request = WriteTxnMarkersRequest(
                     markers=[
                         WritableTxnMarker(
@@ -217,7 +213,7 @@ class TransactionAdmin:
                         )
                     ]
                 )
-                response = await self._requests.to_node(node_id, request, left_ms)
+                response = await call.to_node(node_id, request)
                 for marker in response.markers:
                     for topic in marker.topics:
                         for p in topic.partitions:
@@ -235,22 +231,19 @@ class TransactionAdmin:
         The running producers fail with `ProducerFencedError`; ones that start later are not affected.
         """
 
-        async def ask(node: Node, items: list[str], left_ms: int) -> Mapping[str, FencedProducer | Exception]:
+        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, FencedProducer | Exception]:
             outcomes: dict[str, FencedProducer | Exception] = {}
             for transactional_id in items:
                 request = InitProducerIdRequest(
                     transactional_id=transactional_id, transaction_timeout_ms=_FENCING_TIMEOUT_MS
                 )
-                response = await self._requests.to_node(node.node_id, request, left_ms)
+                response = await call.to_node(node.node_id, request)
                 outcomes[transactional_id] = self._error(response.error_code, transactional_id) or FencedProducer(
                     response.producer_id, response.producer_epoch
                 )
             return outcomes
 
-        async def do_round(items: list[str], left_ms: int) -> Mapping[str, FencedProducer | Exception]:
-            return await self._requests.at_coordinators(items, ask, left_ms, key_type=_TRANSACTION)
-
-        return await self._requests.each(transactional_ids, do_round, timeout_ms)
+        return await self._requests.each_group(transactional_ids, ask, timeout_ms, key_type=_TRANSACTION)
 
     async def force_terminate_transaction(self, transactional_id: str, *, timeout_ms: float | None = None) -> None:
         """Abort the open transaction of a transactional id through its coordinator, and fence its producer.
@@ -269,7 +262,7 @@ class TransactionAdmin:
         """The error of a transactional id. A coordinator that moved is looked up again."""
         error = self._requests.error(code, f"transactional id {transactional_id!r}")
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
-            self._requests.forget_coordinator(transactional_id, _TRANSACTION)
+            self._requests.client.forget_coordinator(transactional_id, _TRANSACTION)
         return error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.alter_user_scram_credentials import (
@@ -59,9 +60,9 @@ class UserAdmin:
             ClusterAuthorizationFailedError: the broker refused.
         """
 
-        async def ask(left_ms: int) -> dict[str, dict[ScramMechanism, int] | Exception]:
+        async def ask(call: AdminCall) -> dict[str, dict[ScramMechanism, int] | Exception]:
             asked = None if names is None else [UserName(name=name) for name in names]
-            response = await self._requests.to_any(DescribeUserScramCredentialsRequest(users=asked), left_ms)
+            response = await call.to_any(DescribeUserScramCredentialsRequest(users=asked))
             self._requests.check(response.error_code, "users", response.error_message)
             return {
                 result.user: self._requests.error(result.error_code, f"the user {result.user!r}", result.error_message)
@@ -101,13 +102,13 @@ class UserAdmin:
                 raise ValueError(f"two alterations are about the user {one.user!r}: a broker accepts one per request")
             by_user[one.user] = self._change(one)
 
-        async def do_round(users: list[str], left_ms: int) -> Mapping[str, Exception | None]:
+        async def do_round(users: list[str], call: AdminCall) -> Mapping[str, Exception | None]:
             changes = [by_user[user] for user in users]
             request = AlterUserScramCredentialsRequest(
                 deletions=[one for one in changes if isinstance(one, ScramCredentialDeletion)],
                 upsertions=[one for one in changes if isinstance(one, ScramCredentialUpsertion)],
             )
-            response = await self._requests.to_controller(request, left_ms)
+            response = await call.to_controller(request)
             return {
                 result.user: self._requests.error(result.error_code, f"the user {result.user!r}", result.error_message)
                 for result in response.results
@@ -120,7 +121,7 @@ class UserAdmin:
     ) -> ScramCredentialUpsertion | ScramCredentialDeletion:
         if isinstance(one, UserScramCredentialDeletion):
             return ScramCredentialDeletion(name=one.user, mechanism=one.mechanism.value)
-        salt = self._requests.random_bytes(_SALT_BYTES) if one.salt is None else one.salt
+        salt = self._requests.world.random_bytes(_SALT_BYTES) if one.salt is None else one.salt
         salted = one.salted_password
         if salted is None:
             if not one.password:

@@ -67,7 +67,7 @@ class ConsumerMetrics:
         self._partitions: dict[TopicPartition, _PartitionSensors] = {}
         client.watch(network)
         main = client.group("metrics", {**CONNECTIONS, **CONSUMER})
-        main.gauge("last-poll-seconds-ago", self._last_poll_age)
+        main.gauge("last-poll-seconds-ago", self._age(lambda membership: membership.clock.last_poll))
         main.gauge("commit-sync-time-ns-total", lambda: call_times["commit"] * _NS)
         main.gauge("committed-time-ns-total", lambda: call_times["committed"] * _NS)
         fetch = client.group("fetch-manager-metrics", FETCH_MANAGER)
@@ -89,8 +89,8 @@ class ConsumerMetrics:
         self._rebalance.add(group.name("rebalance-rate-per-hour"), per_hour)
         self._rebalance.add(group.name("rebalance-total"), CumulativeCount())
         group.gauge("assigned-partitions", lambda: float(len(subscription.assignment)))
-        group.gauge("last-heartbeat-seconds-ago", self._last_heartbeat_age)
-        group.gauge("last-rebalance-seconds-ago", self._last_rebalance_age)
+        group.gauge("last-heartbeat-seconds-ago", self._age(lambda membership: membership.clock.last_answer))
+        group.gauge("last-rebalance-seconds-ago", self._age(lambda membership: membership.status.timing.ended_at))
         client.add_part(self._drain)
 
     def values(self) -> dict[MetricName, float]:
@@ -107,20 +107,15 @@ class ConsumerMetrics:
 
     # ---------------------------------------------------------------- gauges
 
-    def _age(self, at: float | None) -> float:
-        return -1.0 if at is None or at == -float("inf") else self._client.registry.clock() - at
+    def _age(self, time_of: Callable[[GroupMembership], float | None]) -> Callable[[], float]:
+        """Return the gauge of the seconds since a time of the membership; -1 before the first."""
 
-    def _last_poll_age(self) -> float:
-        membership = self._membership()
-        return self._age(None if membership is None else membership.clock.last_poll)
+        def age() -> float:
+            membership = self._membership()
+            at = None if membership is None else time_of(membership)
+            return -1.0 if at is None or at == -float("inf") else self._client.registry.clock() - at
 
-    def _last_heartbeat_age(self) -> float:
-        membership = self._membership()
-        return self._age(None if membership is None else membership.clock.last_answer)
-
-    def _last_rebalance_age(self) -> float:
-        membership = self._membership()
-        return self._age(None if membership is None else membership.status.timing.ended_at)
+        return age
 
     # ---------------------------------------------------------------- collected values
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from triokafka.spark.planning.offsets import MAX_OFFSET, Offsets
@@ -68,6 +69,7 @@ def limit_bytes(
     return drawn
 
 
+@dataclass(kw_only=True, eq=False)
 class Admission:
     """Decides the end of each micro-batch. Times are milliseconds on the caller's clock.
 
@@ -78,22 +80,13 @@ class Admission:
         max_bytes, max_partition_bytes: approximate limits in bytes per batch, and per partition of a batch.
     """
 
-    def __init__(
-        self,
-        *,
-        max_offsets: int | None = None,
-        min_offsets: int | None = None,
-        max_delay_ms: float = 15 * 60_000,
-        max_bytes: int | None = None,
-        max_partition_bytes: int | None = None,
-    ) -> None:
-        self.max_offsets = max_offsets
-        self.min_offsets = min_offsets
-        self.max_delay_ms = max_delay_ms
-        self.max_bytes = max_bytes
-        self.max_partition_bytes = max_partition_bytes
-        # None until the first batch, which never waits.
-        self._last_batch_ms: float | None = None
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_ms: float = 15 * 60_000
+    max_bytes: int | None = None
+    max_partition_bytes: int | None = None
+    # None until the first batch, which never waits.
+    _last_batch_ms: float | None = field(default=None, init=False)
 
     @property
     def limits_bytes(self) -> bool:

@@ -104,7 +104,11 @@ def test_fenced_brokers_get_replicas_only_when_the_others_do_not_suffice_and_nev
     ("brokers", "factor", "words"),
     [
         ([UsableBroker(1)], 0, "positive"),
-        ([UsableBroker(1)], 2, "only 1 broker"),
+        (
+            [UsableBroker(1)],
+            2,
+            r"only 1 broker\(s\) are registered or some brokers have all their log directories cordoned",
+        ),
         ([UsableBroker(1, fenced=True)], 1, "currently fenced"),
         ([], 1, "currently fenced"),
     ],

@@ -54,6 +54,7 @@ from triokafka.protocol.api.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from triokafka.protocol.api.fetch import FetchRequest
 from triokafka.protocol.api.find_coordinator import FindCoordinatorRequest
 from triokafka.protocol.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from triokafka.protocol.api.list_offsets import (
@@ -161,6 +162,25 @@ async def test_timeout_of_a_request_for_any_broker_does_not_mention_the_controll
         cluster.brokers[1].script(MetadataRequest, SILENCE)
         with pytest.raises(KafkaTimeoutError, match=r"within 1000 ms: bootstrap server .* has not answered yet$"):
             await admin.list_topics(timeout_ms=1_000)
+
+
+@simulated
+async def test_timeout_of_a_call_does_not_say_what_a_concurrent_call_waited_for() -> None:
+    """One call ends while the controller is silent; the other waits for another broker, and names no controller."""
+    async with admin_of(nodes=2) as (cluster, admin), trio.open_nursery() as nursery:
+        cluster.brokers[1].script(CreateTopicsRequest, SILENCE)
+
+        async def create() -> None:
+            with pytest.raises(KafkaTimeoutError, match="check that a majority of the controllers runs"):
+                await admin.create_topics(["a"], timeout_ms=3_000)
+
+        nursery.start_soon(create)
+        await trio.sleep(0.1)
+        cluster.brokers[2].api_versions |= {FetchRequest.api_key: (11, 11)}
+        cluster.brokers[2].script(FetchRequest, SILENCE)
+        with pytest.raises(KafkaTimeoutError, match="not done within 5000 ms") as caught:
+            await admin.read_replica(2, TopicPartition("orders", 0), 0, timeout_ms=5_000)
+        assert "controller" not in str(caught.value)
 
 
 @simulated
