@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.tool import Tool
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -159,5 +160,9 @@ def test_partitions_move_between_brokers_and_back_under_their_preferred_leaders(
     described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
     assert all(set(partition["isr"]) == {2, 3} for partition in described["partitions"])
     tool.ok("leader-election", "--election-type", "preferred", "--all-topic-partitions")
-    described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
-    assert all(partition["leader"] == partition["replicas"][0] for partition in described["partitions"])
+
+    def preferred_replicas_lead() -> bool:
+        described = json.loads(tool.ok("topics", "describe", "moves", "--json"))[0]
+        return all(partition["leader"] == partition["replicas"][0] for partition in described["partitions"])
+
+    until(preferred_replicas_lead, "other replicas lead")  # the next broker may not have the change yet

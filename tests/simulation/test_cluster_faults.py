@@ -25,7 +25,7 @@ from triokafka.testing import Simulation, run_simulation
 
 TOPICS = {"orders": 2, "events": 1}
 PROBE = {"probe": 3}
-SEEDS = 150
+SEEDS = 40
 SEEDS_A_TEST = 10
 LONG_SEEDS = 4_000
 PROGRESS_SECONDS = 30.0

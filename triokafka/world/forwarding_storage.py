@@ -51,3 +51,6 @@ class ForwardingStorage(Storage):
 
     def space(self, path: str) -> tuple[int, int]:
         return self._storage.space(path)
+
+    def absolute(self, path: str) -> str:
+        return self._storage.absolute(path)

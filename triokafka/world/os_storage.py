@@ -147,6 +147,9 @@ class OsStorage(Storage):
         volume = os.statvfs(path)
         return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
 
+    def absolute(self, path: str) -> str:
+        return os.path.abspath(path)
+
     def lock(self, path: str) -> Callable[[], None]:
         # flock belongs to the open file, so it also excludes a second broker in this process.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -72,6 +72,10 @@ class Storage(ABC):
         """Return the size of the volume of ``path``, and its free space for this process, in bytes; -1 if unknown."""
         return -1, -1
 
+    def absolute(self, path: str) -> str:
+        """Return the path from the root, without ``.`` and ``..``. Storage in memory has no other working directory."""
+        return os.path.normpath(os.path.join("/", path))
+
     def read_file(self, path: str) -> bytes:
         """Return the whole content of a file."""
         file = self.open(path, read_only=True)

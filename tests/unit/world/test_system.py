@@ -354,6 +354,12 @@ def test_special_file_is_refused_by_name(tmp_path: Path, kind: str, read_only: b
         assert caught.value.filename == str(path)
 
 
+def test_absolute_path_begins_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert OsStorage().absolute("logs/../data/") == str(tmp_path / "data")
+    assert OsStorage().absolute("/data/one") == "/data/one"
+
+
 def test_a_lock_excludes_another_broker_of_the_same_process_until_it_is_released(tmp_path: Path) -> None:
     storage = OsStorage()
     release = storage.lock(str(tmp_path / ".lock"))

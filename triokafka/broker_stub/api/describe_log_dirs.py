@@ -5,8 +5,6 @@ Versions 1-5. v2: flexible. v3: top-level error code. v4: size of the volumes. v
 
 from __future__ import annotations
 
-import os
-
 from triokafka import errors
 from triokafka.broker_stub.authorizer import cluster
 from triokafka.broker_stub.request.context import RequestContext
@@ -59,7 +57,7 @@ def _directory(
 ) -> DescribeLogDirsResult:
     logs = context.logs
     # Tools that move logs accept only absolute paths.
-    shown = os.path.abspath(path)
+    shown = context.world.storage.absolute(path)
     try:
         offline = logs.offline_directories()
         if path in offline:

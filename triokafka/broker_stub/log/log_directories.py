@@ -6,7 +6,6 @@ A disk failure takes the data directory offline with all logs in it (`KafkaStora
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -88,8 +87,9 @@ class LogDirectories:
 
     def get(self, path: str) -> LogDirectory | None:
         """Return the data directory with that path, or None. A relative path equals its absolute one."""
-        wanted = os.path.abspath(path)
-        return next((directory for directory in self._all if os.path.abspath(directory.path) == wanted), None)
+        absolute = self._world.storage.absolute
+        wanted = absolute(path)
+        return next((directory for directory in self._all if absolute(directory.path) == wanted), None)
 
     def lock(self) -> None:
         """Lock the data directories. An unusable directory goes offline if another one is usable.
