@@ -18,10 +18,10 @@ Error = int | str | type[BrokerResponseError]
 
 
 class FaultCalls:
-    """Arms faults in ``faults``; the base of every handle of a broker or a cluster. Each call is one step."""
+    """Arms faults in ``faults``; a component of every handle of a broker or a cluster."""
 
     def __init__(self, faults: Faults) -> None:
-        self.faults = faults
+        self._faults = faults
 
     def fail_next(
         self,
@@ -58,7 +58,7 @@ class FaultCalls:
             chance=chance,
             group=group,
         )
-        self.faults.arm(fault)
+        self._faults.arm(fault)
         return fault
 
     def drop_replies(
@@ -128,7 +128,7 @@ class FaultCalls:
     ) -> RequestFault:
         fault.api_key, fault.times, fault.client_id = _key(api), times, client_id
         fault.skip, fault.chance = skip, chance
-        self.faults.arm(fault)
+        self._faults.arm(fault)
         return fault
 
 
