@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -142,6 +143,21 @@ def test_login_by_keytab_is_renewed_in_the_last_part_of_its_lifetime(kdc: Kdc) -
     assert 0 < first.lifetime <= 3600
     assert login.initiate(now=100.0 + 0.7 * first.lifetime) is first
     assert login.initiate(now=100.0 + 0.9 * first.lifetime) is not first
+
+
+def test_login_does_not_use_the_tickets_of_an_earlier_one(kdc: Kdc, tmp_path: Path) -> None:
+    """Caches in memory outlive the logins that filled them."""
+    keytab = shutil.copy(kdc.directory / "alice.keytab", tmp_path / "changing.keytab")
+    for _ in range(20):  # objects that follow each other often have the same id
+        login = KerberosLogin(KerberosSettings(principal=f"alice@{REALM}", keytab=str(keytab)))
+        login.initiate(now=0.0)
+        del login
+        with pytest.raises(SaslAuthenticationFailedError):
+            KerberosLogin(KerberosSettings(principal=f"alice@{REALM}", keytab=f"{tmp_path}/none")).initiate(now=0.0)
+    unnamed = KerberosSettings(keytab=str(keytab))
+    assert str(KerberosLogin(unnamed).initiate(now=0.0).name) == f"alice@{REALM}"
+    shutil.copy(kdc.directory / "broker.keytab", keytab)
+    assert str(KerberosLogin(unnamed).initiate(now=0.0).name) == f"kafka/127.0.0.1@{REALM}"
 
 
 def test_blocking_client_takes_kafka_pythons_options(kdc: Kdc) -> None:

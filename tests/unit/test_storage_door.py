@@ -23,6 +23,7 @@ _OUTSIDE_ANY_WORLD = {
     "asyncio/stepped_run.py": "copies the descriptor of Trio's epoll, for the asyncio loop",
     "kernels.py": "runs at import, before there is any world: looks whether compiled modules are up to date",
     "cli/": "reads what its user names and writes reports, in its own process; the broker it runs has a world",
+    "security/kerberos/login.py": "tells versions of a keytab apart, which the Kerberos library reads from its file",
     "client/producer/plain_lz4_worker.py": "rings the world's doorbell from a thread, as its compiled twin does",
     "formats/registry.py": "asks a schema registry over HTTP, blocking, in the caller's thread or in a Spark worker",
     "spark/": "runs inside Spark's Python workers, and keeps nothing",

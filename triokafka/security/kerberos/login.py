@@ -7,6 +7,7 @@ or a file: call it in a thread.
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
@@ -94,7 +95,7 @@ class KerberosLogin:
             return self._acquire("initiate", {} if settings.ticket_cache is None else {"ccache": settings.ticket_cache})
         with self._lock:
             if self._known is None or now >= self._renew_at:
-                store = {"client_keytab": settings.keytab, "ccache": f"MEMORY:triokafka-{id(self)}"}
+                store = {"client_keytab": settings.keytab, "ccache": _cache_of(settings.keytab, settings.principal)}
                 credentials = self._acquire("initiate", store)
                 lifetime = credentials.lifetime
                 self._known = credentials
@@ -118,6 +119,21 @@ class KerberosLogin:
             return gssapi.Credentials(name=name, mechs=[gssapi.MechType.kerberos], usage=usage, store=store or None)
         except gssapi.exceptions.GSSError as error:
             raise failure_of(error, f"Kerberos: no credentials to {usage}") from None
+
+
+def _cache_of(keytab: str, principal: str | None) -> str:
+    """Return the name of the cache in memory for tickets of a keytab.
+
+    Such a cache lasts as long as the process, and the library prefers its tickets to the keytab. So each principal and
+    each version of a keytab has its own, which all logins with them share.
+    """
+    try:
+        status = os.stat(keytab)
+    except OSError:
+        version = "unreadable"  # the library gives the reason
+    else:
+        version = f"{status.st_dev}/{status.st_ino}/{status.st_size}/{status.st_mtime_ns}"
+    return f"MEMORY:triokafka {principal or ''} {version} {keytab}"
 
 
 def failure_of(error: Any, what: str) -> SaslAuthenticationFailedError:
