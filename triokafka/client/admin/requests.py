@@ -26,7 +26,7 @@ from triokafka.errors import (
     in_words,
 )
 from triokafka.network.network_client import NetworkClient
-from triokafka.protocol.message import Response
+from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node, TopicPartition
 from triokafka.world import World
 
@@ -156,6 +156,16 @@ class AdminRequests:
 
         results: Results[None, V] = await self.each([None], do_round, timeout_ms)
         return results[None]
+
+    async def ask_any(self, request: Request[R], what: str, timeout_ms: float | None) -> R:
+        """Return the response of any broker to a request. Raises the error of the response; ``what`` is in its text."""
+
+        async def ask(call: AdminCall) -> R:
+            response = await call.to_any(request)
+            self.check(getattr(response, "error_code"), what, getattr(response, "error_message", None))  # noqa: B009
+            return response
+
+        return await self.once(ask, timeout_ms)
 
     def countdown(self, timeout_ms: float | None) -> Callable[[], float]:
         """Return a function for the rest of a call's time limit, in milliseconds, for calls of several steps."""

@@ -137,12 +137,13 @@ class Engine:
         self.user, self.interrupt = wait.user, wait.interrupt
         self.wait_for, self.wait_for_state = wait.wait_for, wait.wait_for_state
 
-    def _new_metrics(self) -> ConsumerMetrics:
+    def _new_metrics(self) -> ClientMetrics:
         options = self.options
-        return ConsumerMetrics(
-            ClientMetrics(
-                "consumer", self._client_id, clock=self.world.now, traffic=self._traffic, **options.metrics()
-            ),
+        metrics = ClientMetrics(
+            "consumer", self._client_id, clock=self.world.now, traffic=self._traffic, **options.metrics()
+        )
+        ConsumerMetrics(
+            metrics,
             self.network,
             self.subscription,
             self.fetcher,
@@ -151,6 +152,7 @@ class Engine:
             committed_only=options.isolation_level == "read_committed",
             call_times=self.lookup_times,
         )
+        return metrics
 
     # ---------------------------------------------------------------- lifetime
 
