@@ -82,13 +82,14 @@ class SnapshotSchedule:
     def __init__(self, max_bytes: int, max_interval_ms: int, *, now: float = 0.0) -> None:
         self._max_bytes = max_bytes
         self._max_interval = max_interval_ms / 1000
-        self._bytes = 0
+        self.bytes = 0
+        """Bytes written since the last snapshot."""
         self._since = now
 
     def appended(self, size: int) -> bool:
         """Count ``size`` bytes written to the log; return whether they make a snapshot due."""
-        self._bytes += size
-        return self._bytes >= self._max_bytes
+        self.bytes += size
+        return self.bytes >= self._max_bytes
 
     def due_in(self, now: float) -> float:
         """Return the seconds until a snapshot is due by time; infinite without an interval."""
@@ -98,17 +99,12 @@ class SnapshotSchedule:
 
     def due(self, now: float) -> bool:
         """Whether a snapshot is due; never if the log is unchanged since the last one."""
-        return self._bytes > 0 and (self._bytes >= self._max_bytes or self.due_in(now) == 0)
+        return self.bytes > 0 and (self.bytes >= self._max_bytes or self.due_in(now) == 0)
 
     def taken(self, size: int, now: float) -> None:
         """Record that a snapshot covers all but the last ``size`` bytes, or that none was necessary."""
-        self._bytes = size
+        self.bytes = size
         self._since = now
-
-    @property
-    def bytes(self) -> int:
-        """Bytes written since the last snapshot."""
-        return self._bytes
 
 
 # An image as records

@@ -70,7 +70,8 @@ class Committer:
         # A late retry must not overwrite a newer commit with an older offset.
         self._one_at_a_time = trio.Lock()
         self._committed: dict[TopicPartition, int] = {}
-        self._flushing = False
+        self.flushing = False
+        """Whether a commit of `flush` is under way."""
         self._later: _Later = {}
         self._report_later: dict[OnCommit, None] = {}
         self._all_sent: trio.Event | None = None
@@ -260,20 +261,15 @@ class Committer:
 
     def flush(self) -> None:
         """Start to commit the finished offsets in the background; see `flushing`."""
-        if self.automatic and not self._flushing:
-            self._flushing = True
+        if self.automatic and not self.flushing:
+            self.flushing = True
             self._tasks.start(self._flush, name="kafka commit before a rebalance")
-
-    @property
-    def flushing(self) -> bool:
-        """Whether a commit of `flush` is under way."""
-        return self._flushing
 
     async def _flush(self) -> None:
         try:
             await self.commit_finished(self._options.request_timeout_ms / 1000)
         finally:
-            self._flushing = False
+            self.flushing = False
             self._on_done()
 
     async def run(self) -> None:
