@@ -27,7 +27,7 @@ from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
 from triokafka.security.secret import Secret, has_credentials, reveal
-from triokafka.structs import Node
+from triokafka.structs import Node, usual_address
 
 logger = logging.getLogger(__name__)
 
@@ -321,7 +321,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             host, colon, count = entry.rpartition(":")
             if not colon or not count.isdigit():
                 raise ConfigurationError(f"max.connections.per.ip.overrides: {entry!r} is not host:count")
-            found[host] = int(count)
+            found[usual_address(host.strip("[]"))] = int(count)
         return found
 
     def listener_limits(self, option: str) -> dict[str, int]:
