@@ -11,7 +11,7 @@ import trio
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.arguments import checked_timeout_ms
-from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.committer import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_collector import FetchCollector
 from triokafka.client.consumer.fetcher import Fetcher

@@ -8,7 +8,7 @@ from typing import Final
 from triokafka.assignors import resolve_assignors
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.committer import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.membership.classic_join import ClassicJoin
 from triokafka.client.consumer.membership.classic_member import ClassicMember, GroupConfig
