@@ -45,4 +45,7 @@ async def order() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(app.run())
+    try:
+        asyncio.run(app.run())
+    except KeyboardInterrupt:  # before the application handles signals
+        sys.exit(130)

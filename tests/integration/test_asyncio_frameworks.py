@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -199,3 +200,19 @@ def test_programs_of_aiokafkas_readme_run_unchanged(bootstrap: str) -> None:
     finally:
         consumer.send_signal(signal.SIGINT)
         consumer.communicate(timeout=30)
+
+
+def test_faststream_example_ends_at_ctrl_c_without_a_traceback() -> None:
+    pytest.importorskip("faststream", reason="FastStream is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        command = [sys.executable, str(ROOT / "examples" / "faststream_orders.py")]
+        with subprocess.Popen(
+            [*command, f"127.0.0.1:{silent.getsockname()[1]}"],
+            stderr=subprocess.PIPE, text=True, env={"PYTHONPATH": str(ROOT)},
+        ) as process:  # fmt: skip
+            silent.accept()
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
