@@ -14,6 +14,7 @@ from triokafka.asyncio.as_aiokafka import install_as_aiokafka
 
 install_as_aiokafka()
 
+from aiokafka.errors import ConsumerStoppedError  # noqa: E402
 from faststream import FastStream  # noqa: E402
 from faststream.kafka import KafkaBroker  # noqa: E402
 
@@ -47,5 +48,5 @@ async def order() -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(app.run())
-    except KeyboardInterrupt:  # before the application handles signals
+    except ConsumerStoppedError:  # Ctrl-C during the start
         sys.exit(130)
