@@ -511,6 +511,7 @@ async def test_command_explains_that_nothing_was_mirrored(words: tuple[str, ...]
             capture_stderr=True,
         )
     assert b"of the cluster wset. Check --source-alias" in shown.stderr
+    assert shown.stdout == b""
 
 
 async def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:

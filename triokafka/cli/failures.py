@@ -48,8 +48,8 @@ def _status_of_group(group: BaseExceptionGroup[BaseException]) -> int:
     leaves = _leaves(expected)
     if any(isinstance(error, KeyboardInterrupt) for error in leaves):
         return _interrupted()
-    for error in leaves:
-        _print(_unwritable(error) or describe(error))
+    for sentence in dict.fromkeys(_unwritable(error) or describe(error) for error in leaves):
+        _print(sentence)
     return 1
 
 
