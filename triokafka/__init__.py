@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from triokafka.client.consumer.interceptors import ConsumerInterceptor
     from triokafka.client.consumer.process_partitions import process_partitions
     from triokafka.client.consumer.rebalance_listener import ConsumerRebalanceListener
-    from triokafka.client.consumer.subscription import SubscriptionPattern
+    from triokafka.client.consumer.subscription_state import SubscriptionPattern
     from triokafka.client.deliveries import Deliveries, Delivery, OffsetRange
     from triokafka.client.process_transactions import process_transactions
     from triokafka.client.producer.interceptors import ProducerInterceptor, ProducerRecord
@@ -120,7 +120,7 @@ _HOMES: Final[dict[str, str]] = {
     "ShortSerializer": "triokafka.client.serializers",
     "StringDeserializer": "triokafka.client.serializers",
     "StringSerializer": "triokafka.client.serializers",
-    "SubscriptionPattern": "triokafka.client.consumer.subscription",
+    "SubscriptionPattern": "triokafka.client.consumer.subscription_state",
     "TopicPartition": "triokafka.structs",
     "Transaction": "triokafka.client.producer.transactions.transaction",
     "UUIDDeserializer": "triokafka.client.serializers",

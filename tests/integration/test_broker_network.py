@@ -21,7 +21,7 @@ from triokafka.protocol.api.incremental_alter_configs import (
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.protocol.message import Request, Response
-from triokafka.testing.simulated import Simulation, run_simulation
+from triokafka.testing.simulation_run import Simulation, run_simulation
 from triokafka.world import Stream
 
 PORT = 9092

@@ -16,7 +16,7 @@ from triokafka import errors
 from triokafka.client.admin import AclBinding, AclOperation, AclPatternType, AclPermissionType, ResourceType
 from triokafka.security.secret import reveal
 from triokafka.testing import running_broker, running_cluster
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.security import BrokerSecurity
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

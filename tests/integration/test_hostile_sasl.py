@@ -27,7 +27,7 @@ from triokafka.protocol.api.sasl_handshake import SaslHandshakeRequest, SaslHand
 from triokafka.protocol.frames import decode_response, encode_request
 from triokafka.security.sasl.oauthbearer import unsecured_token
 from triokafka.testing import running_broker
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.broker import RunningBroker
 from triokafka.world.system import RealWorld
 
 pytestmark = pytest.mark.timeout(120)

@@ -17,7 +17,7 @@ import triokafka
 from triokafka.client.admin import ConfigResource, ConfigResourceType
 from triokafka.errors import InvalidRequestError, TlsAuthenticationError
 from triokafka.testing import running_broker
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.broker import RunningBroker
 from triokafka.world.system import RealWorld
 
 HOSTS = ("127.0.0.1", "localhost")

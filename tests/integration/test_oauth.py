@@ -32,7 +32,7 @@ from triokafka.errors import (
 )
 from triokafka.security.sasl.oauthbearer import unsecured_token
 from triokafka.testing import running_broker
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.broker import RunningBroker
 
 LISTENER: dict[str, Any] = {
     "listeners": ("SASL_PLAINTEXT://127.0.0.1:0",),

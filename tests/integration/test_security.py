@@ -31,7 +31,7 @@ from triokafka.security.sasl.oauthbearer import unsecured_token
 from triokafka.security.scram_credentials import ScramMechanism
 from triokafka.structs import Node
 from triokafka.testing import running_broker
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.broker import RunningBroker
 from triokafka.world.system import RealWorld
 
 USERS = {"alice": 'secret, of "alice"', "bob=b": "other"}

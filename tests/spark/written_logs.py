@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from triokafka.records import encode_batch
-from triokafka.testing.brokers import running_broker
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.portal import Portal
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.running import running_broker
 
 _names = itertools.count(1)
 NOW_MS = 1_388_491_200_000

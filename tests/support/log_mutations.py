@@ -239,7 +239,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "moves that were found begin again whatever disk fails",
-        _LOG + "log_loader.py",
+        _LOG + "log_startup.py",
         "                    self._moves_again,\n",
         "                    [],\n",
         _T_MOVES + "test_moves_begin_again_whatever_other_disk_fails_at_the_start",

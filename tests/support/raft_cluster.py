@@ -26,8 +26,8 @@ from triokafka.protocol.api.vote import VoteRequest
 from triokafka.protocol.message import Request, Response
 from triokafka.protocol.stored.cluster_metadata import TopicRecord
 from triokafka.structs import Node
-from triokafka.testing.simulated import Host, Simulation
 from triokafka.testing.simulated_world import SimulatedWorld
+from triokafka.testing.simulation_run import Host, Simulation
 
 R = TypeVar("R", bound=Response)
 

@@ -236,8 +236,8 @@ async def _serve_tests(
     """Run one or more brokers with fault injection until a signal stops them or one of them fails."""
     from triokafka.broker_stub.control.endpoint import ControlEndpoint
     from triokafka.broker_stub.metrics.endpoint import metrics_server
-    from triokafka.testing.brokers import running
     from triokafka.testing.control import brokers_of, control_actions, control_metrics, control_readiness
+    from triokafka.testing.running import running
 
     async def serve(end: _End) -> int:
         failures: list[Exception] = []

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.subscription import EARLIEST, LATEST
+from triokafka.client.consumer.subscription_state import EARLIEST, LATEST
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_session import OffsetRange
 from triokafka.errors import ConfigurationError, KafkaError, UnknownTopicOrPartitionError

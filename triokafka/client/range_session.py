@@ -12,7 +12,7 @@ from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_validation import RangeValidation
 from triokafka.errors import (

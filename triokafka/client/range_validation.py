@@ -13,7 +13,7 @@ from uuid import UUID
 
 from triokafka.client.consumer.fetch_buffer import FetchBuffer
 from triokafka.client.consumer.log_offsets import LogEpochEnd
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.network.cluster import Cluster
 from triokafka.structs import TopicPartition
 

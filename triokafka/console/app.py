@@ -23,7 +23,7 @@ from triokafka.console.fault_switches import CALLS, FaultSwitches
 from triokafka.console.limits import ConsoleLimits
 from triokafka.console.messages import Search, search, tail
 from triokafka.console.scraped_metrics import MetricsSource, ScrapedMetrics
-from triokafka.console.sessions import Session, Sessions, note
+from triokafka.console.sessions import Session, Sessions, check_passwords_are_checked, note
 from triokafka.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -59,7 +59,11 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True)
 class ConsoleOptions:
-    """Options of the console. ``hosts`` are the values of the Host header that are accepted."""
+    """Options of the console. ``hosts`` are the values of the Host header that are accepted.
+
+    Raises:
+        ConfigurationError: ``needs_login`` is set, and the cluster would check no password.
+    """
 
     client: Mapping[str, Any]
     hosts: Set[str]
@@ -77,6 +81,8 @@ class ConsoleOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client", with_hidden_secrets(self.client))
+        if self.needs_login:
+            check_passwords_are_checked(self.client)
 
 
 class _Refused(Exception):

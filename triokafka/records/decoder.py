@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from triokafka.errors import CorruptRecordError, KafkaError, UnsupportedCodecError
-from triokafka.records.aborted import AbortedTransactions
+from triokafka.records.aborted_transactions import AbortedTransactions
 from triokafka.records.batch import CODEC_MASK, CRC_COVERS_FROM, HEADER_SIZE, BatchInfo, check_batch_crc, parse_batch
 from triokafka.records.batch_unpacker import BatchUnpacker
 from triokafka.records.compression import CODEC_IDS, DEFAULT_MAX_DECOMPRESSED

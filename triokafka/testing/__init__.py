@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from triokafka.testing.blocking import BlockingBroker, BlockingCluster
-    from triokafka.testing.brokers import running_broker, running_cluster
+    from triokafka.testing.broker import RunningBroker
     from triokafka.testing.cluster import RunningCluster
     from triokafka.testing.network import Conditions, Network
-    from triokafka.testing.running import RunningBroker
-    from triokafka.testing.simulated import Host, Simulation, run_simulation, simulation
+    from triokafka.testing.running import running_broker, running_cluster
     from triokafka.testing.simulated_world import SimulatedWorld
+    from triokafka.testing.simulation_run import Host, Simulation, run_simulation, simulation
 
 __all__ = [
     "BlockingBroker",
@@ -42,16 +42,16 @@ _HOMES: Final = {
     "BlockingBroker": "blocking",
     "BlockingCluster": "blocking",
     "Conditions": "network",
-    "Host": "simulated",
+    "Host": "simulation_run",
     "Network": "network",
-    "RunningBroker": "running",
+    "RunningBroker": "broker",
     "RunningCluster": "cluster",
     "SimulatedWorld": "simulated_world",
-    "Simulation": "simulated",
-    "run_simulation": "simulated",
-    "running_broker": "brokers",
-    "running_cluster": "brokers",
-    "simulation": "simulated",
+    "Simulation": "simulation_run",
+    "run_simulation": "simulation_run",
+    "running_broker": "running",
+    "running_cluster": "running",
+    "simulation": "simulation_run",
 }
 _NOT_PUBLIC: Final = {"Final", "TYPE_CHECKING", "annotations", "import_module"}
 

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from triokafka.testing.brokers import running_broker as _running_broker
-from triokafka.testing.brokers import running_cluster as _running_cluster
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.handles import BrokerHandle, ClusterHandle
 from triokafka.testing.portal import Portal
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.running import running_broker as _running_broker
+from triokafka.testing.running import running_cluster as _running_cluster
 
 __all__ = ["AsyncioBroker", "AsyncioCluster", "running_broker", "running_cluster"]
 

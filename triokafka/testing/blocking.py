@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from triokafka.testing.brokers import running_broker as _running_broker
-from triokafka.testing.brokers import running_cluster as _running_cluster
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.handles import BrokerHandle, ClusterHandle
 from triokafka.testing.portal import Portal
-from triokafka.testing.running import RunningBroker
+from triokafka.testing.running import running_broker as _running_broker
+from triokafka.testing.running import running_cluster as _running_cluster
 
 __all__ = ["BlockingBroker", "BlockingCluster", "running_broker", "running_cluster"]
 

@@ -12,9 +12,9 @@ import trio
 
 from triokafka.delegation import delegated
 from triokafka.errors import BrokerNotAvailableError, IllegalStateError
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.fault_calls import FaultCalls
 from triokafka.testing.links import checked_groups
-from triokafka.testing.running import RunningBroker
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.faults.faults import Faults

@@ -37,8 +37,8 @@ from triokafka.broker_stub.control.endpoint import Action, Metrics
 from triokafka.broker_stub.faults.names import nearest
 from triokafka.broker_stub.http_server import BadRequestError
 from triokafka.broker_stub.metrics.sample import Sample
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.cluster import RunningCluster
-from triokafka.testing.running import RunningBroker
 
 Target = RunningBroker | RunningCluster
 Values = Mapping[str, Any]

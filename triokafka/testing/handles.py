@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from triokafka.delegation import delegated
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.fault_calls import FaultCalls
 from triokafka.testing.portal import Portal
-from triokafka.testing.running import RunningBroker
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import trio
 from triokafka.testing.faulty_world import FaultyWorld
 
 if TYPE_CHECKING:
-    from triokafka.testing.simulated import Host
+    from triokafka.testing.simulation_run import Host
     from triokafka.world import World
 
 

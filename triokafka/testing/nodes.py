@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.errors import ConfigurationError
+from triokafka.testing.broker import RunningBroker
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.cluster_layout import cluster_id_of, node_configs, number_of_controllers
 from triokafka.testing.faulty_world import ClockShift, FaultyWorld
@@ -15,7 +16,6 @@ from triokafka.testing.links import Links, NodeLinks, SimulatedLinks
 from triokafka.testing.machine import LocalMachine, Machine, SimulatedMachine
 from triokafka.testing.members import Members
 from triokafka.testing.node_process import NodeProcess
-from triokafka.testing.running import RunningBroker
 from triokafka.world.memory import MemoryStorage
 from triokafka.world.system import RealWorld
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from triokafka.broker_stub.config import BrokerConfig
     from triokafka.testing.security import BrokerSecurity
-    from triokafka.testing.simulated import Simulation
+    from triokafka.testing.simulation_run import Simulation
     from triokafka.world import World
 
 _LOOPBACK: Final = "127.0.0.1"

@@ -1,414 +1,163 @@
-"""A broker that runs for a test, and the calls that control it and inject faults.
-
-`RunningBroker` outlives the `Node` inside it, so that a test can stop, kill and start it again: it keeps its ports,
-its disk, its clock and its faults. All of it belongs to the Trio run that it was started in;
-`triokafka.testing.blocking` has the same for other programs.
-"""
+"""Brokers in this process, for tests: one, or several that are a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
-from triokafka.delegation import delegated
-from triokafka.errors import IllegalStateError, for_code
-from triokafka.testing.fault_calls import FaultCalls
+import trio
+
+from triokafka.testing.block_nursery import block_nursery
+from triokafka.testing.broker import RunningBroker
+from triokafka.testing.cluster import RunningCluster
+from triokafka.testing.cluster_layout import check_size
+from triokafka.testing.nodes import new_broker, new_cluster
+from triokafka.trio_context import require_trio
+from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.broker import Broker
     from triokafka.broker_stub.config import BrokerConfig
-    from triokafka.broker_stub.controller import Controller
-    from triokafka.broker_stub.faults.faults import Faults
-    from triokafka.broker_stub.metadata import MetadataImage
-    from triokafka.broker_stub.network.socket_server import SocketServer
-    from triokafka.broker_stub.node import Node
-    from triokafka.coordinator.group.group_coordinator import GroupCoordinator
-    from triokafka.coordinator.group.members import KnownMember
-    from triokafka.testing.faulty_world import FaultyWorld
-    from triokafka.testing.members import Members
-    from triokafka.testing.node_process import NodeProcess
     from triokafka.testing.security import BrokerSecurity
+    from triokafka.testing.simulation_run import Simulation
 
-_TIMEOUT_MS: Final = 30_000
+_DATA = "/data"
 
 
-class RunningBroker:
-    """One broker of a test; made by `running_broker` and `running_cluster`.
+@asynccontextmanager
+async def running_broker(
+    *,
+    world: World | None = None,
+    tls: bool = False,
+    users: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
+) -> AsyncIterator[RunningBroker]:
+    """Run a broker in this process for the length of the block; ``broker.bootstrap_servers`` is its address.
 
-    Faults of requests are `fail_next` and its like (see `FaultCalls`), and ``faults`` is where they are armed. Those of
-    the broker as a whole are here. All are off at first, and `reset` switches all off again.
+    It listens on a free loopback port and keeps everything in memory. ``options`` are broker options under Kafka's
+    names in snake_case (``num_partitions=3``), ``world`` the world to run in (the real one when left out; pass a
+    simulated host's to run it there).
+
+    With ``tls`` the broker has a certificate of an authority made for it (package trustme). With ``users``, names and
+    their passwords, clients must log in, by PLAIN, SCRAM or OAUTHBEARER with unsecured tokens. `client_options` of the
+    broker returns what a client needs.
+
+    Leaving the block stops it cleanly, also when the body raised or was cancelled;
+    the body's exception leaves as itself.
+
+    Raises:
+        ConfigurationError: an option is unknown or its value cannot be used.
     """
+    require_trio("running_broker()", asyncio="triokafka.testing.asyncio", blocking="triokafka.testing.blocking")
+    from triokafka.broker_stub.config import BrokerConfig
 
-    def __init__(
-        self, process: NodeProcess, faults: Faults, members: Members, security: BrokerSecurity | None = None
-    ) -> None:
-        self.faults = faults
-        self._fault_calls = FaultCalls(faults)
-        self._process = process
-        self._security = security
-        self._members = members
-        members.brokers.append(self)
+    security = _security(tls, users)
+    if security is not None:
+        options = {**security.broker_options(), **options}
+    config = BrokerConfig.for_tests(**{"log_dirs": (_DATA,), **_known(options)})
+    async with running(config, world, None, security=security) as broker:
+        assert isinstance(broker, RunningBroker)
+        yield broker
 
-    # What it is
 
-    @property
-    def process(self) -> NodeProcess:
-        """The process of the node."""
-        return self._process
+@asynccontextmanager
+async def running_cluster(
+    nodes: int = 3,
+    *,
+    controllers: int | None = None,
+    world: World | None = None,
+    simulation: Simulation | None = None,
+    tls: bool = False,
+    users: Mapping[str, str] = MappingProxyType({}),
+    **options: Any,
+) -> AsyncIterator[RunningCluster]:
+    """Run ``nodes`` brokers in this process for the length of the block, with the ids 1, 2, …: one cluster.
 
-    @property
-    def config(self) -> BrokerConfig:
-        """The options of the node; another value is for the next start."""
-        return self.process.config
+    Every node has its own ports, metadata log and logs, and replicates from the leaders. The first ``controllers``
+    nodes are controllers, too, and form the quorum: by default three, or one of one or two nodes. New topics have
+    replicas on up to three brokers, and each partition has one leader, which the test can move; when a broker stops,
+    others lead the partitions of which they have replicas.
 
-    @config.setter
-    def config(self, config: BrokerConfig) -> None:
-        self.process.config = config
+    With ``simulation`` every node has a host of its own in the simulated world, ``node-1`` and so on, with its own
+    clock, and listens on port 9092 there. Other arguments and errors are those of `running_broker`; with ``world`` all
+    nodes share that world's disk.
 
-    @property
-    def world(self) -> FaultyWorld:
-        """The world of the node's process."""
-        return self.process.machine.world
+    With ``tls`` and ``users`` clients and brokers connect as with `running_broker`; brokers log in to each other as the
+    first user. Connections to the controllers stay in plain text.
+    """
+    require_trio("running_cluster()", asyncio="triokafka.testing.asyncio", blocking="triokafka.testing.blocking")
+    from triokafka.broker_stub.config import BrokerConfig
 
-    @property
-    def node_id(self) -> int:
-        """The broker's id in the cluster."""
-        return self.config.node_id
+    check_size(nodes, controllers)
+    if world is not None and simulation is not None:
+        raise ValueError("a cluster runs in one world, or on the hosts of a simulation, not both")
+    security = _security(tls, users, hosts=[] if simulation is None else [f"node-{one + 1}" for one in range(nodes)])
+    if security is not None:
+        options = {**security.broker_options(), **options}
+    replicas = min(nodes, 3)
+    config = BrokerConfig.for_tests(
+        **{
+            "log_dirs": (_DATA,),
+            "default_replication_factor": replicas,
+            "offsets_topic_replication_factor": replicas,
+            "transaction_state_log_replication_factor": replicas,
+            # Leaders stay where the test has moved them.
+            "auto_leader_rebalance_enable": False,
+            # Followers see new partitions and brokers leave quickly.
+            "replica_fetch_backoff_ms": 100,
+            "broker_heartbeat_interval_ms": 250,
+            "controller_quorum_append_linger_ms": 0,
+            **_known(options),
+        }
+    )
+    async with running(
+        config, world, nodes, controllers=controllers, simulation=simulation, security=security
+    ) as cluster:
+        assert isinstance(cluster, RunningCluster)
+        yield cluster
 
-    @property
-    def bootstrap_servers(self) -> str:
-        """The broker's address, HOST:PORT; the same before and after a restart."""
-        return self.process.addresses
 
-    def client_options(self, user: str | None = None, *, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
-        """Return the options with which a client connects to this broker: its address, TLS, and a user's login.
-
-        ``user`` is one of the broker's users, the first when None.
-        """
-        options: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers}
-        return options if self._security is None else {**options, **self._security.client_options(user, mechanism)}
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the broker runs; false after a failure (see ``failure``)."""
-        return self.process.is_running
-
-    @property
-    def node(self) -> Node:
-        """The running `Node`; a different one after each restart.
-
-        Raises:
-            IllegalStateError: the broker is stopped.
-        """
-        node = self.process.node
-        if node is None:
-            raise IllegalStateError(f"broker {self.node_id} is stopped; start() it first")
-        return node
-
-    @property
-    def broker(self) -> Broker:
-        """The broker role of the node. Raises as ``node``."""
-        return self.node.broker
-
-    @property
-    def failure(self) -> Exception | None:
-        """The failure that stopped the broker; None without one."""
-        return self.process.failure
-
-    @property
-    def image(self) -> MetadataImage:
-        """The cluster's metadata, as far as this broker has applied it."""
-        return self.broker.image
-
-    @property
-    def controller(self) -> Controller:
-        """The controller role of the node; raises `IllegalStateError` if it has none, or is stopped."""
-        return self.node.controller
-
-    @property
-    def is_active_controller(self) -> bool:
-        """Whether this node is the active controller of its cluster."""
-        return self.is_running and self.node.is_active_controller
-
-    @property
-    def sockets(self) -> SocketServer:
-        """The broker's listeners and connections."""
-        return self.broker.sockets
-
-    @property
-    def group_coordinator(self) -> GroupCoordinator:
-        """The groups that this broker coordinates."""
-        return self.broker.group_coordinator
-
-    # Its life
-
-    async def start(self) -> None:
-        """Start it, when it is stopped or has failed: on the port and the disk that it had. Returns once clients can
-        connect; in a cluster without a majority of the controllers, at once.
-
-        If cancelled, the start is given up.
-
-        Raises:
-            ConfigurationError: its address or its data directory cannot be used.
-        """
-        await self._members.start([self])
-
-    async def stop(self, *, clean: bool = True) -> None:
-        """Stop it, and return when it is gone; its port stays taken, so that connecting is refused.
-
-        Clean, requests in progress get a moment to finish and leaderships move to brokers that have replicas. Not
-        clean, it ends as if it had been killed: connections break, nothing is flushed or signed off, and the next start
-        recovers what was written. The other nodes of a cluster notice at once, and have other leaders when this
-        returns. A stopped broker is fine.
-        """
-        offset, was_running = self._offset, self.is_running
-        await self.process.stop(clean=clean)
-        if was_running:
-            if clean:
-                await self._members.left(offset)
-            else:
-                await self._members.missed(self.node_id, offset)
-
-    async def kill(self, *, power_cut: bool = False) -> None:
-        """End it as SIGKILL does, and return when it is gone.
-
-        Connections break, nothing is flushed, and no other node is notified. The other nodes of a cluster notice it by
-        themselves: the controllers after ``controller.quorum.fetch.timeout.ms`` if the active one has gone, and the
-        active controller after ``broker.session.timeout.ms``; `stop` with ``clean=False`` does not wait for these.
-
-        Args:
-            power_cut: the disk also loses unsynced data; only on a simulated host of its own.
-
-        Raises:
-            IllegalStateError: the broker does not run; or ``power_cut`` without a simulated host of its own.
-        """
-        self._check_running("kill")
-        await self.process.kill(power_cut=power_cut)
-
-    def _check_running(self, call: str) -> None:
-        if not self.is_running and not self.process.is_starting:
-            raise IllegalStateError(f"{call}: broker {self.node_id} is not running; start() it first")
-
-    @property
-    def _offset(self) -> int:
-        """The offset of the metadata that the node has; -1 if it does not run."""
-        return self.node.metadata.image.offset if self.is_running else -1
-
-    async def restart(self, *, clean: bool = True) -> None:
-        """Stop and start the broker: `stop`, then `start`."""
-        await self.stop(clean=clean)
-        await self.start()
-
-    async def end(self) -> None:
-        """Stop it permanently, and release its ports; called by `running_broker`."""
-        await self.process.end()
-
-    def place(self) -> None:
-        """Note the ports of the started node for partitions of the network."""
-        for listener in (*self.config.broker_listeners, *self.config.controller_listeners):
-            self._members.links.place(self.node_id, listener.port)
-
-    async def wait_failed(self) -> Exception:
-        """Wait until a part of the broker fails and stops it; return the reason."""
-        return await self.process.wait_failed()
-
-    # Faults of requests
-
-    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
-    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
-    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
-    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
-    throttle = delegated("_fault_calls", FaultCalls.throttle)
-    close_on = delegated("_fault_calls", FaultCalls.close_on)
-
-    # Faults of the broker as a whole
-
-    def cut_connections(self) -> int:
-        """Close every connection immediately; accept new ones. Return the number of closed connections."""
-        return self.sockets.cut()
-
-    def freeze(self) -> None:
-        """Freeze as a process does after SIGSTOP: connections stay open, new ones wait, requests get no response.
-
-        The clocks keep running, so sessions may expire meanwhile: the other nodes of a cluster then have other leaders.
-        `thaw` and `stop` end the freeze.
-        """
-        self.world.freeze()
-
-    def thaw(self) -> None:
-        """End `freeze`."""
-        self.world.thaw()
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """`freeze` for the length of a block."""
-        self.freeze()
+@asynccontextmanager
+async def running(
+    config: BrokerConfig,
+    world: World | None,
+    nodes: int | None,
+    *,
+    controllers: int | None = None,
+    simulation: Simulation | None = None,
+    security: BrokerSecurity | None = None,
+) -> AsyncIterator[RunningBroker | RunningCluster]:
+    """Run one broker, or a cluster of ``nodes``, with a configuration as it is; see `running_broker`."""
+    async with block_nursery() as nursery:
+        target: RunningBroker | RunningCluster
+        if nodes is None:
+            target = new_broker(config, world, nursery, security)
+        else:
+            target = await new_cluster(config, nodes, controllers, world, simulation, nursery, security)
         try:
-            yield
+            await target.start()
+            yield target
         finally:
-            self.thaw()
-
-    def half_open(self) -> None:
-        """Make current connections lose all data in both directions permanently, those between nodes too.
-
-        Neither end notices, as when a machine loses power or a NAT forgets a connection. New connections work.
-        """
-        self.world.half_open()
-
-    def black_hole(self) -> None:
-        """Break current connections as `half_open` does, and leave new ones without a response until `heal`."""
-        self.world.black_hole()
-
-    def heal(self) -> None:
-        """End `black_hole`: connections that were made meanwhile work. Connections that were lost stay lost."""
-        self.world.heal()
-
-    def drip(self, bytes_per_second: float) -> None:
-        """Slow current connections down permanently, in both directions. New connections have full speed.
-
-        Raises:
-            ValueError: the rate is not above 0.
-        """
-        self.world.drip(bytes_per_second)
-
-    def fill_disk(self, *, free_bytes: int = 0) -> None:
-        """Limit the data directories to ``free_bytes`` more; later appends fail with KAFKA_STORAGE_ERROR."""
-        if free_bytes < 0:
-            raise ValueError(f"a disk has 0 free bytes or more, not {free_bytes}")
-        self.world.disk_room = free_bytes
-
-    def free_disk(self) -> None:
-        """End `fill_disk`; appends work again."""
-        self.world.disk_room = None
-
-    def advance_clock(self, ms: int) -> None:
-        """Advance the broker's clocks by ``ms`` milliseconds, and run all due work.
-
-        Sessions of group members end, requests that wait for records or replicas are answered, idle connections are
-        closed, records and positions are retained for as long as configured. Only the broker's clocks move: waits that
-        a fault causes, and everything in clients, take their time. In a cluster all brokers have the same clocks, and
-        keep their sessions with the controller.
-        """
-        self.world.put_clock_forward(ms)
-        for broker in self._members.brokers:
-            node = broker.process.node or broker.process.starting
-            if node is not None:
-                node.clock_jumped(ms / 1000)
-
-    def members(self, group: str) -> list[KnownMember]:
-        """Return the members of a group: member id, client id and instance id, ordered by member id.
-
-        Raises:
-            NotCoordinatorError: this broker does not coordinate the group.
-        """
-        from triokafka.topic_names import GROUP_METADATA_TOPIC
-
-        if GROUP_METADATA_TOPIC not in self.image.topics:
-            return []  # the first coordinator lookup creates the topic
-        return self.group_coordinator.members(group)
-
-    def expire_member(self, group: str, member: str | None = None) -> str:
-        """Expire the session of a group's member now; return its member id.
-
-        Args:
-            member: its member id, client id or instance id; None when the group has only one.
-
-        Raises:
-            UnknownMemberIdError: the group has no such member, or several; names those that it has.
-            NotCoordinatorError: this broker does not coordinate the group.
-        """
-        from triokafka.errors import UnknownMemberIdError
-
-        known = self.members(group)
-        found = [
-            one.member_id
-            for one in known
-            if member is None or member in (one.member_id, one.client_id, one.instance_id)
-        ]
-        if len(found) != 1:
-            who = "one member" if member is None else f"one member {member!r}"
-            raise UnknownMemberIdError(f"group {group!r} does not have {who}, but {[one.member_id for one in known]}")
-        self.group_coordinator.expire_member(group, found[0])
-        return found[0]
-
-    async def move_leader(self, topic: str, partition: int = 0, *, to: int | None = None) -> int:
-        """Make broker ``to`` the leader of a partition, in a new leader epoch; return its id.
-
-        None is the next broker by id. A single broker leads on itself, in a new epoch: clients have to notice that. A
-        broker without a replica takes the place of the leader, and the call waits until it has the records; so it does
-        for a replica that is not in sync. When it returns, all brokers know the new leader.
-
-        Raises:
-            UnknownTopicOrPartitionError: the partition does not exist.
-            BrokerNotAvailableError: the broker does not exist or is down.
-            KafkaTimeoutError: the broker has not replicated the records in time.
-        """
-        from triokafka.testing.leader_moves import move_leader
-
-        leader = await self._members.with_controller(
-            lambda active: move_leader(active.node.controller, active.node.broker.gateway, topic, partition, to=to)
-        )
-        await self._members.settle()
-        return leader
-
-    async def move_coordinator(self, group: str, *, to: int | None = None) -> int:
-        """Make broker ``to`` the coordinator of a group (and of groups in the same ``__consumer_offsets`` partition).
-
-        The group's members and positions go with it. Arguments, result and errors are those of `move_leader`.
-        """
-        from triokafka.topic_names import GROUP_METADATA_TOPIC
-
-        broker = self.broker
-        await broker.topic_creation.ensure(GROUP_METADATA_TOPIC)
-        return await self.move_leader(
-            GROUP_METADATA_TOPIC, broker.group_coordinator.runtime.partition_for(group), to=to
-        )
-
-    def reset(self) -> None:
-        """Switch off all faults: those of requests, the freeze, the black hole, the full disk. The clock stays."""
-        self.faults.disarm_all()
-        self.thaw()
-        self.heal()
-        self.free_disk()
-
-    # Topics, without a client
-
-    async def create_topic(
-        self,
-        name: str,
-        *,
-        partitions: int = -1,
-        replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
-    ) -> None:
-        """Create a topic; -1 selects the broker's default.
-
-        Raises:
-            BrokerResponseError: the error of CreateTopics.
-        """
-        from triokafka.protocol.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=partitions,
-            replication_factor=replication_factor,
-            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
-        )
-        response = await self.broker.gateway.create_topics(CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS))
-        _raise_for(response.topics[0].error_code, response.topics[0].error_message)
-        await self._members.settle()
-
-    async def delete_topic(self, name: str) -> None:
-        """Delete a topic. Raises the error of DeleteTopics."""
-        from triokafka.protocol.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
-
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=_TIMEOUT_MS)
-        response = await self.broker.gateway.delete_topics(request)
-        _raise_for(response.responses[0].error_code, response.responses[0].error_message)
-        await self._members.settle()
+            with trio.CancelScope(shield=True):
+                await target.end()
 
 
-def _raise_for(code: int, message: str | None) -> None:
-    if code:
-        raise for_code(code)(message or "")
+def _security(tls: bool, users: Mapping[str, str], hosts: Iterable[str] = ()) -> BrokerSecurity | None:
+    if not tls and not users:
+        return None
+    from triokafka.testing.security import BrokerSecurity  # not needed for PLAINTEXT
+
+    return BrokerSecurity(tls=tls, users=users, hosts=hosts)
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    from triokafka.broker_stub.config import BrokerConfig
+    from triokafka.broker_stub.config.definition import unknown_option
+
+    known = [field.name for field in fields(BrokerConfig)]
+    for name in options:
+        if name not in known:
+            raise unknown_option(name, known)
+    return options

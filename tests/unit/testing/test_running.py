@@ -22,7 +22,7 @@ from triokafka.broker_stub.log.log_directory import CLEAN_SHUTDOWN_FILE
 from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from triokafka.testing import RunningBroker, run_simulation, running_broker, running_cluster
 from triokafka.testing import blocking as blocking_twins
-from triokafka.testing.simulated import Simulation
+from triokafka.testing.simulation_run import Simulation
 
 
 async def produce(servers: str, topic: str, *values: bytes) -> list[int]:

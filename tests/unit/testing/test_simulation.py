@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from triokafka.errors import IllegalStateError
-from triokafka.testing.simulated import Simulation, run_simulation, simulation
 from triokafka.testing.simulated_world import SimulatedWorld
+from triokafka.testing.simulation_run import Simulation, run_simulation, simulation
 from triokafka.world import Stream
 
 
@@ -230,7 +230,7 @@ def test_one_seed_gives_one_trace_and_another_seed_another() -> None:
 def test_one_seed_gives_the_same_trace_in_another_process() -> None:
     program = (
         "from tests.unit.testing.test_simulation import chatter\n"
-        "from triokafka.testing.simulated import run_simulation\n"
+        "from triokafka.testing.simulation_run import run_simulation\n"
         "print(run_simulation(chatter, seed=9))\n"
     )
     digests = {

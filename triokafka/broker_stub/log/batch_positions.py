@@ -15,7 +15,8 @@ _OVERHEAD: Final = struct.Struct(">qi")
 _LAST_OFFSET_DELTA: Final = struct.Struct(">i")
 _WALK_BYTES: Final = 27  # up to and with the last offset delta
 _SMALLEST_ENTRY: Final = LOG_OVERHEAD + 14
-_WINDOW: Final = 8192  # bytes read at once
+_WINDOW: Final = 8192  # bytes read at once, with the headers of several batches
+_HEADER_WINDOW: Final = 64  # after a batch larger than the window
 
 
 class BatchPosition(NamedTuple):
@@ -59,10 +60,11 @@ def scan_batches(file: ReadableFile, position: int, end: int, *, after: int = -1
         OSError: the disk failed.
     """
     window, start, previous = b"", position, after
+    ahead = _WINDOW
     while position < end:
         at = position - start
         if not window or (len(window) - at < _WALK_BYTES and start + len(window) < end):
-            window, start, at = file.read_at(position, min(_WINDOW, end - position)), position, 0
+            window, start, at = file.read_at(position, min(ahead, end - position)), position, 0
         place = place_at(window, at, position)
         if place is None or position + place.size > end:
             raise TornBatchError(position, f"the batch at byte {position} extends past byte {end}")
@@ -72,6 +74,7 @@ def scan_batches(file: ReadableFile, position: int, end: int, *, after: int = -1
             )
         yield place
         position, previous = position + place.size, place.last_offset
+        ahead = _WINDOW if place.size < _WINDOW else _HEADER_WINDOW
 
 
 def place_at(data: Buffer, at: int, position: int) -> BatchPosition | None:

@@ -2,20 +2,17 @@
 
 Offset checkpoints (``recovery-point-offset-checkpoint``, ``log-start-offset-checkpoint``,
 ``replication-offset-checkpoint``, ``cleaner-offset-checkpoint``) hold an offset per partition of one data directory.
-``leader-epoch-checkpoint`` holds the first offset of every leader epoch of one log. ``partition.metadata`` holds the
-topic id. Offset checkpoints are replaced atomically: a crash leaves the old content or the new one. Malformed text
-raises `CorruptCheckpointError`.
+``leader-epoch-checkpoint`` holds the first offset of every leader epoch of one log. Offset checkpoints are replaced
+atomically: a crash leaves the old content or the new one. Malformed text raises `CorruptCheckpointError`.
 """
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Final
 
 from triokafka.errors import KafkaError
-from triokafka.structs import TopicPartition, format_uuid, parse_uuid
+from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
@@ -23,7 +20,6 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
-PARTITION_METADATA: Final = "partition.metadata"
 
 _MAX_LONG: Final = 2**63 - 1
 _LONGEST_NUMBER: Final = 20
@@ -70,27 +66,6 @@ def read_leader_epochs(storage: Storage, path: str) -> list[tuple[int, int]]:
 def write_leader_epochs(storage: Storage, path: str, entries: Sequence[tuple[int, int]]) -> None:
     """Replace a leader epoch file without syncing it."""
     replace_unsynced(storage, path, _format_entries([f"{epoch} {offset}" for epoch, offset in entries]))
-
-
-def read_topic_id(storage: Storage, path: str) -> uuid.UUID | None:
-    """Read the topic id from a ``partition.metadata`` file; return None when the file is missing."""
-    try:
-        text = storage.read_file(path).decode("utf-8", "replace")
-    except FileNotFoundError:
-        return None
-    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
-    if fields.get("version") != "0" or "topic_id" not in fields:
-        raise CorruptCheckpointError(f"{path} is not 'version: 0' and 'topic_id: …'")
-    try:
-        return parse_uuid(fields["topic_id"])
-    except ValueError as error:
-        raise CorruptCheckpointError(f"{path}: {error}") from None
-
-
-def write_topic_id(storage: Storage, path: str, topic_id: uuid.UUID, *, durably: bool = False) -> None:
-    """Write a ``partition.metadata`` file. Unless ``durably``, the log's next flush syncs it."""
-    replace = storage.replace_file if durably else partial(replace_unsynced, storage)
-    replace(path, f"version: 0\ntopic_id: {format_uuid(topic_id)}\n".encode())
 
 
 def replace_unsynced(storage: Storage, path: str, content: bytes) -> None:

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, sync_path
+from triokafka.broker_stub.log.checkpoints import sync_path
 from triokafka.broker_stub.log.disk_guard import DiskGuard, out_of_files
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
+from triokafka.broker_stub.log.partition_metadata import PARTITION_METADATA
 from triokafka.world import Storage
 
 

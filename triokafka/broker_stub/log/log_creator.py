@@ -12,12 +12,7 @@ from uuid import UUID
 
 import trio
 
-from triokafka.broker_stub.log.checkpoints import (
-    PARTITION_METADATA,
-    CorruptCheckpointError,
-    read_topic_id,
-    write_topic_id,
-)
+from triokafka.broker_stub.log.checkpoints import CorruptCheckpointError
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import LogDirectories
@@ -26,6 +21,7 @@ from triokafka.broker_stub.log.log_discovery import FoundLog
 from triokafka.broker_stub.log.log_opener import LogOpener
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.partition_metadata import PARTITION_METADATA, read_topic_id, write_topic_id
 from triokafka.broker_stub.log.prepared_log import PreparedLog, prepare_logs
 from triokafka.errors import IllegalStateError, KafkaStorageError
 from triokafka.structs import TopicPartition

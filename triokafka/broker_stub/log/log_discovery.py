@@ -1,7 +1,4 @@
-"""Finding the logs in the data directories when the broker starts, and opening several in parallel in threads.
-
-This module uses no `LogManager`: the threads share nothing but the list of logs that are left to open.
-"""
+"""Finding the logs in the data directories when the broker starts, and the one log of each partition."""
 
 from __future__ import annotations
 
@@ -12,15 +9,12 @@ from uuid import UUID
 from triokafka.broker_stub.log.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     CorruptCheckpointError,
-    read_topic_id,
 )
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
-from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.log_directory import LogDirectory
+from triokafka.broker_stub.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
@@ -41,14 +35,6 @@ class FoundLog(NamedTuple):
     recovery_point: int
     log_start_offset: int
     high_watermark: int = 0
-
-
-class LoadedLog(NamedTuple):
-    """An opened log, or the reason why opening it failed."""
-
-    found: FoundLog
-    log: PartitionLog | OfflineLog
-    topic_id: UUID | None = None
 
 
 def find_logs(directory: LogDirectory, config_of: Callable[[str], LogConfig]) -> list[FoundLog]:
@@ -119,7 +105,7 @@ def _foreign(storage: Storage, twins: Sequence[FoundLog], topic_id: UUID | None)
     ids = []
     for log in twins:
         try:
-            ids.append(_topic_id(storage, log.path))
+            ids.append(topic_id_in(storage, log.path))
         except KafkaStorageError:
             ids.append(None)
     if topic_id is None:
@@ -127,36 +113,8 @@ def _foreign(storage: Storage, twins: Sequence[FoundLog], topic_id: UUID | None)
     return [log for log, known in zip(twins, ids, strict=True) if known not in (None, topic_id)]
 
 
-def open_logs(
-    storage: Storage,
-    left: list[FoundLog],
-    loaded: list[LoadedLog],
-    open_log: Callable[[FoundLog, OpenFiles], PartitionLog],
-    max_open_files: int,
-) -> None:
-    """Open the logs in ``left`` and move them to ``loaded``, until ``left`` is empty. Several threads may run this.
-
-    A log that cannot be opened goes offline; the others are not affected.
-    """
-    files = OpenFiles(storage, max_open_files)
-    while True:
-        try:
-            found = left.pop()
-        except IndexError:
-            return
-        try:
-            topic_id = _topic_id(storage, found.path)
-            log = open_log(found, files)
-        except KafkaStorageError as error:
-            logger.error("%s is offline: %s", found.topic_partition, error)
-            reason = OfflineLog(str(error), found.recovery_point, found.log_start_offset)
-            loaded.append(LoadedLog(found, reason))
-        else:
-            files.close_all()  # the broker's own `OpenFiles` opens them again when needed
-            loaded.append(LoadedLog(found, log, topic_id))
-
-
-def _topic_id(storage: Storage, path: str) -> UUID | None:
+def topic_id_in(storage: Storage, path: str) -> UUID | None:
+    """Return the topic id in a log's folder, None if there is none. Raises `KafkaStorageError`."""
     try:
         return read_topic_id(storage, f"{path}/{PARTITION_METADATA}")
     except CorruptCheckpointError as error:

@@ -1,192 +1,197 @@
-"""Opening all logs when the broker starts, several in parallel, with recovery after a crash."""
+"""Opening one log: loading or recovering its directory, and comparing the result with the checkpoints."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 
-import trio
-
+from triokafka.broker_stub.log.appender import LogAppender
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.log_deletion import LogDeletion
-from triokafka.broker_stub.log.log_directories import LogDirectories, cause_of
-from triokafka.broker_stub.log.log_directory import OfflineLog
-from triokafka.broker_stub.log.log_discovery import (
-    FoundLog,
-    LoadedLog,
-    TopicIds,
-    find_logs,
-    open_logs,
-    resolve_duplicates,
-)
-from triokafka.broker_stub.log.log_mover import LogMover
-from triokafka.broker_stub.log.log_opener import LogOpener
-from triokafka.broker_stub.log.move_recovery import UnfinishedMove, UnsettledError, settle_moves
+from triokafka.broker_stub.log.damage import MAX_JUMP, DamagedLogError
+from triokafka.broker_stub.log.disk_guard import DiskGuard
+from triokafka.broker_stub.log.durability import Durability
+from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.log_flusher import LogFlusher
+from triokafka.broker_stub.log.log_segments import LogSegments
+from triokafka.broker_stub.log.log_state import LogState
 from triokafka.broker_stub.log.open_files import OpenFiles
-from triokafka.broker_stub.log.partition_log import PartitionLog
-from triokafka.errors import KafkaStorageError
+from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
+from triokafka.broker_stub.log.recovery import KnownOffsets, load_log
+from triokafka.broker_stub.log.truncation import LogTruncation
+from triokafka.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchInfo
+from triokafka.records.rewritable_batch import empty_batch
 from triokafka.structs import TopicPartition
-from triokafka.world import World
 
 logger = logging.getLogger(__name__)
 
-TopicConfigs = Callable[[str], LogConfig]
 
+def open_log(
+    files: OpenFiles,
+    directory: str,
+    topic_partition: TopicPartition,
+    config: LogConfig,
+    *,
+    known: KnownOffsets,
+    clean: bool,
+    refuse_damage: bool,
+    replicated: bool,
+    producer_expiration_ms: int,
+    disk_failed: Callable[[OSError], None] | None,
+    disk_refused: Callable[[OSError], None] | None,
+    now_ms: int,
+) -> LogState:
+    """Open or make the log in ``directory``; recover it unless the last stop was ``clean``.
 
-class LogLoader:
-    """Loads the logs of all data directories.
+    The arguments are those of `PartitionLog.open`, with the offsets of the checkpoints in ``known``.
 
-    Args:
-        threads: the number of logs that are opened in parallel per data directory.
-        max_open_files: the limit of open files of each thread.
+    Raises:
+        OSError: the directory cannot be read or written.
+        CorruptRecordError, CorruptIndexError: a file is damaged below the recovery point.
+        DamagedLogError: with ``refuse_damage``; nothing was cut.
     """
-
-    def __init__(
-        self,
-        world: World,
-        directories: LogDirectories,
-        opener: LogOpener,
-        deletion: LogDeletion,
-        mover: LogMover,
-        *,
-        threads: int,
-        max_open_files: int,
-    ) -> None:
-        self._world = world
-        self._directories = directories
-        self._opener = opener
-        self._deletion = deletion
-        self._mover = mover
-        self._threads = threads
-        self._max_open_files = max_open_files
-        self._moves_again: list[UnfinishedMove] = []  # moves that the last stop interrupted
-
-    def load_now(self, config_of: TopicConfigs, topic_id_of: TopicIds | None) -> None:
-        """Do the work of `load` in the calling thread."""
-        try:
-            left, loaded = self._find(config_of, topic_id_of), list[LoadedLog]()
-            for logs in left:
-                self._open_found(logs, loaded, lambda found: False, lambda count: None, sum(map(len, left)))
-            self._take_over(loaded)
-        except BaseException:
-            self._directories.abandon()
-            raise
-
-    async def load(
-        self,
-        config_of: TopicConfigs,
-        topic_id_of: TopicIds | None,
-        is_replicated: Callable[[TopicPartition], bool],
-        log_opened: Callable[[int], None],
-    ) -> None:
-        """See `LogManager.load`."""
-        run = self._world.run_in_thread
-        try:
-            found, loaded = await run(self._find, config_of, topic_id_of), list[LoadedLog]()
-            count = sum(map(len, found))
-            async with trio.open_nursery() as watched:
-                watched.start_soon(_empty_when_cancelled, found)
-                async with trio.open_nursery() as nursery:
-                    for left in found:
-                        for _ in range(min(self._threads, len(left))):
-                            nursery.start_soon(run, self._open_found, left, loaded, is_replicated, log_opened, count)
-                watched.cancel_scope.cancel()
-            await run(self._take_over, loaded)
-        except BaseException:
-            self._directories.abandon()
-            raise
-
-    def _find(self, config_of: TopicConfigs, topic_id_of: TopicIds | None) -> list[list[FoundLog]]:
-        """Find the logs of each directory."""
-        found: list[list[FoundLog]] = []
-        self._settle_moves()
-        for directory in self._directories.online():
-            try:
-                here = find_logs(directory, config_of)
-                for path in directory.deleted_folders():
-                    self._deletion.remove_later(path, 0)
-                self._deletion.count_strays(directory)
-            except OSError as error:
-                self._directories.fail(directory, error)
-                continue
-            found.append(here)
-        return resolve_duplicates(found, topic_id_of, self._world.storage, self._put_aside)
-
-    def _put_aside(self, log: FoundLog) -> None:
-        try:
-            self._deletion.put_folder_aside(log.topic_partition, log.directory, log.path, None)
-        except KafkaStorageError as error:
-            self._directories.fail(log.directory, cause_of(error))
-
-    def _settle_moves(self) -> None:
-        """Complete or undo moves between data directories that a crash or a stop interrupted."""
-        self._moves_again = []
-        while True:
-            try:
-                settle_moves(
-                    self._world.storage,
-                    self._directories.online(),
-                    self._moves_again,
-                    all_there=not self._directories.offline(),
-                    new_name=lambda: self._world.uuid().hex,
-                )
-                return
-            except UnsettledError as unsettled:
-                self._directories.fail(unsettled.directory, unsettled.error)
-
-    def _open_found(
-        self,
-        left: list[FoundLog],
-        loaded: list[LoadedLog],
-        is_replicated: Callable[[TopicPartition], bool],
-        log_opened: Callable[[int], None],
-        count: int,
-    ) -> None:
-        def open_log(found: FoundLog, files: OpenFiles) -> PartitionLog:
-            try:
-                replicated = is_replicated(found.topic_partition)
-                return self._opener.open(found, files, clean=found.directory.clean, replicated=replicated)
-            finally:
-                log_opened(count)
-
-        open_logs(self._world.storage, left, loaded, open_log, self._max_open_files)
-
-    def _take_over(self, loaded: list[LoadedLog]) -> None:
-        directories = self._directories
-        for entry in sorted(loaded, key=lambda entry: entry.found.topic_partition):
-            found, directory = entry.found, entry.found.directory
-            if isinstance(entry.log, OfflineLog):
-                directory.offline[found.topic_partition] = entry.log
-            else:
-                entry.log.adopt(directories.files)
-                directories.host(found.topic_partition, entry.log, directory, entry.topic_id)
-        changed = {
-            entry.found.directory
-            for entry in loaded
-            if not isinstance(entry.log, OfflineLog)
-            and (entry.log.recovery_point < entry.found.recovery_point or entry.log.lost_offsets)
-        }
-        for directory in directories.online():
-            try:
-                # Otherwise the checkpoint would cover records that are appended there next, or miss those behind a gap.
-                if directory in changed:
-                    directory.checkpoint_recovery_points()
-                directory.forget_clean_stop()
-            except KafkaStorageError as error:
-                directories.fail(directory, cause_of(error))
-            except OSError as error:
-                directories.fail(directory, error)
-        directories.check_any_is_online()
-        directories.started = True
-        for again in self._moves_again:
-            if again.topic_partition in directories.hosted and not again.target.failure:
-                self._mover.move(again.topic_partition, again.target.path)
+    storage = files.storage
+    guard = DiskGuard(topic_partition, disk_failed, disk_refused)
+    durability = Durability(storage, directory, guard)
+    is_new = not storage.is_dir(directory)
+    if is_new:
+        storage.make_dirs(directory)
+    epochs = LeaderEpochs(storage, directory)
+    snapshots = ProducerSnapshots(storage, directory)
+    loaded = load_log(
+        files,
+        directory,
+        topic_partition,
+        config,
+        epochs,
+        snapshots,
+        known=known,
+        # A new directory has no remains of an earlier process that a sync would have to make durable. A
+        # topic may have thousands of logs, and the syncs of a recovery delay those of the metadata log.
+        clean=clean or is_new,
+        refuse_damage=refuse_damage,
+        now_ms=now_ms,
+    )
+    segments = LogSegments(files, directory, config, loaded.segments)
+    state = LogState(
+        storage,
+        directory,
+        topic_partition,
+        config,
+        guard=guard,
+        durability=durability,
+        segments=segments,
+        leader_epochs=epochs,
+        snapshots=snapshots,
+        producers=loaded.producers,
+        log_start_offset=max(known.log_start, segments[0].base_offset),
+        recovered_bytes=loaded.dropped_bytes,
+        producer_expiration_ms=producer_expiration_ms,
+        now_ms=now_ms,
+    )
+    end = segments.end_offset
+    durability.recovery_point = end if clean else min(known.recovery_point, end)
+    _report_late_start(state, known, clean=clean, replicated=replicated)
+    epochs.truncate_to(end)
+    state.producers.expire(now_ms, producer_expiration_ms)
+    if end < (known.committed if refuse_damage else known.end):
+        if replicated and not refuse_damage:
+            _report_lost_end(state, known)
+        else:
+            _skip_lost(state, known, now_ms, refuse=refuse_damage)
+    state.lost_offsets += max(0, loaded.lost_end - segments.end_offset)  # those that `_skip_lost` did not count
+    if replicated:
+        state.lost_end = max(state.lost_end, loaded.lost_end)
+    if state.log_start_offset > segments.end_offset:
+        # A crash took records that were deleted already. No record before the start may come back.
+        LogTruncation(state).start_empty(state.log_start_offset, now_ms)
+    epochs.drop_before(state.segments[0].base_offset)
+    return state
 
 
-async def _empty_when_cancelled(left: list[list[FoundLog]]) -> None:
-    """Empty the lists when the load is cancelled. Threads are not interrupted; they end when nothing is left."""
-    try:
-        await trio.sleep_forever()
-    finally:
-        for logs in left:
-            logs.clear()
+def _report_late_start(state: LogState, known: KnownOffsets, *, clean: bool, replicated: bool) -> None:
+    """Report segments that are missing before the first one, as far as leader epochs and checkpoint can tell.
+
+    After a clean stop a replicated log still begins where it began: followers delete their records before the
+    leader's log start offset, and with them the only other copies of the missing records.
+    """
+    entries, base = state.leader_epochs.entries(), state.segments[0].base_offset
+    promised = max(known.log_start, entries[0][1]) if entries else base
+    if promised >= base or state.leader_epochs.lost:
+        return
+    # A power cut may bring back an epoch file from before retention; after a clean stop it is up to date.
+    level = logging.ERROR if clean else logging.WARNING
+    logger.log(
+        level,
+        "%s: the first segment in %s begins at offset %d, but the log began at %d when it was last written: "
+        "offsets %d to %d are lost, unless retention removed them just before a crash.",
+        state.topic_partition,
+        state.directory,
+        base,
+        promised,
+        promised,
+        base - 1,
+    )
+    if clean:
+        state.lost_offsets += base - promised
+        if replicated:
+            state.start_at(promised)
+
+
+def _report_lost_end(state: LogState, known: KnownOffsets) -> None:
+    """Report a lost end that other replicas have: the log ends where its records end, and replication brings the rest.
+
+    A placeholder would hide the loss from the leader, and this replica would stay without the records.
+    """
+    if known.end - state.segments.end_offset < MAX_JUMP:  # else the checkpoints are damaged
+        state.lost_end = known.end
+    logger.warning(
+        "%s: the records in %s end at offset %d, but the log had %d when it was last written. The other replicas have "
+        "the rest.",
+        state.topic_partition,
+        state.directory,
+        state.segments.end_offset,
+        known.end,
+    )
+
+
+def _skip_lost(state: LogState, known: KnownOffsets, now_ms: int, *, refuse: bool) -> None:
+    """Continue at the log end offset in the checkpoints: consumers may have seen the offsets before it.
+
+    Afterwards everything before that offset is on disk, and the recovery point is there.
+    """
+    end, known_end, empty = state.segments.end_offset, known.end, not state.segments.size
+    what = (
+        f"{state.topic_partition}: the records in {state.directory} end at offset {end}, but the log had "
+        f"{known_end} (recovery point {known.recovery_point}, high watermark {known.committed})"
+    )
+    if known_end - end >= MAX_JUMP:
+        logger.error("%s. That is not plausible: the checkpoints are damaged, and are ignored.", what)
+        return
+    if refuse:
+        raise DamagedLogError(what)
+    logger.error("%s. Offsets %d to %d are lost. The log continues at %d.", what, end, known_end - 1, known_end)
+    state.lost_offsets += known_end - end
+    if empty:
+        LogTruncation(state).start_empty(known_end, now_ms)
+        return
+    # A batch without records, as compaction leaves them. Readers that stop at the end of the log get past the gap with
+    # it, also when nothing is appended later.
+    placeholder = BatchInfo(
+        position=0,
+        base_offset=end,
+        length=HEADER_SIZE - LOG_OVERHEAD,
+        partition_leader_epoch=max(0, state.leader_epochs.latest),
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=known_end - end - 1,
+        base_timestamp=-1,
+        max_timestamp=-1,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    flusher = LogFlusher(state)
+    LogAppender(state, flusher).append_as_follower(empty_batch(placeholder), now_ms=now_ms)
+    flusher.flush()

@@ -21,11 +21,11 @@ from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
 from triokafka.broker_stub.log.log_directory import LogDirectory
 from triokafka.broker_stub.log.log_discovery import TopicIds
 from triokafka.broker_stub.log.log_listener import LogListener
-from triokafka.broker_stub.log.log_loader import LogLoader
 from triokafka.broker_stub.log.log_maintenance import LogMaintenance
 from triokafka.broker_stub.log.log_manager_config import LogManagerConfig
 from triokafka.broker_stub.log.log_mover import LogMover
 from triokafka.broker_stub.log.log_opener import LogOpener
+from triokafka.broker_stub.log.log_startup import LogStartup
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.pending_moves import PendingMoves
 from triokafka.errors import KafkaError, KafkaStorageError
@@ -42,7 +42,7 @@ _CLOSED_AT_ONCE: Final = 8
 class LogManager:
     """The logs of one broker.
 
-    A facade: `LogDirectories` has the logs, `LogLoader` opens them at the start, `LogCreator` makes new ones,
+    A facade: `LogDirectories` has the logs, `LogStartup` opens them at the start, `LogCreator` makes new ones,
     `LogDeletion` deletes them, `LogMover` moves them between data directories, and `LogMaintenance` does the background
     work. ``cleaning`` is the state that the log cleaner shares with them.
 
@@ -91,7 +91,7 @@ class LogManager:
         self._deletion = LogDeletion(world, registry, self.cleaning)
         promotion = FutureLogPromotion(world, registry, self._opener, self._deletion, self.cleaning, moves, listener)
         self.mover = LogMover(world, registry, moves, promotion, moves_at_once=config.moves_at_once or len(directories))
-        self._loader = LogLoader(
+        self._startup = LogStartup(
             world,
             registry,
             self._opener,
@@ -168,7 +168,7 @@ class LogManager:
     def start(self, topic_configs: TopicConfigs | None = None, topic_id_of: TopicIds | None = None) -> None:
         """Run `lock` and `load` in the calling thread."""
         self.lock()
-        self._loader.load_now(partial(self._config_of, topic_configs), topic_id_of)
+        self._startup.load_now(partial(self._config_of, topic_configs), topic_id_of)
 
     def cannot_use(self, failed: Mapping[str, OSError]) -> None:
         """Take offline, before `load`, the data directories in which a read or write failed."""
@@ -208,7 +208,7 @@ class LogManager:
         """
         self._directory_ids = frozenset(directory_ids)
         self._deletion.removed_topics = frozenset(removed_topics)
-        await self._loader.load(partial(self._config_of, topic_configs), topic_id_of, is_replicated, log_opened)
+        await self._startup.load(partial(self._config_of, topic_configs), topic_id_of, is_replicated, log_opened)
 
     def _config_of(self, topic_configs: TopicConfigs | None, topic: str) -> LogConfig:
         return self.config_for(topic_configs(topic) if topic_configs is not None else {})

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID
 
-from triokafka.broker_stub.log.checkpoints import PARTITION_METADATA, CorruptCheckpointError, read_topic_id
+from triokafka.broker_stub.log.checkpoints import CorruptCheckpointError
 from triokafka.broker_stub.log.log_directory import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
@@ -25,6 +25,7 @@ from triokafka.broker_stub.log.log_directory import (
     parse_folder,
     renamed_folder,
 )
+from triokafka.broker_stub.log.partition_metadata import PARTITION_METADATA, read_topic_id
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage

@@ -18,7 +18,7 @@ from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_flusher import LogFlusher
-from triokafka.broker_stub.log.log_opening import open_log
+from triokafka.broker_stub.log.log_loader import open_log
 from triokafka.broker_stub.log.log_segment import LogSegment
 from triokafka.broker_stub.log.log_state import LogState
 from triokafka.broker_stub.log.open_files import OpenFiles

@@ -47,37 +47,41 @@ class SegmentReader:
         self._file = file
         self._indexes = indexes
 
-    def find(self, offset: int, *, from_position: int = 0, file: ReadableFile | None = None) -> BatchPosition | None:
+    def find(self, offset: int) -> BatchPosition | None:
         """Find the first batch whose last offset is at or above ``offset``, or None.
 
         Raises:
             CorruptRecordError: a header before that batch is damaged.
         """
+        found = self._find(offset, self._file.handle)
+        return None if found is None else found[0]
+
+    def _find(self, offset: int, file: ReadableFile) -> tuple[BatchPosition, BatchPosition | None] | None:
+        """Find that batch and the one after it, if its header is complete and valid."""
         indexed, position = self._indexes.checked(lambda: self._indexes.offsets.lookup(offset))
         log = self._file
-        walk = scan_batches(file or log.handle, max(position, from_position), log.size, after=log.base_offset - 1)
+        walk = scan_batches(file, position, log.size, after=log.base_offset - 1)
         try:
             for place in walk:
                 if place.position == position and position and place.last_offset != indexed:
                     # Either the index is damaged, or the offset of a batch, which no checksum covers; the walk decides.
                     self._indexes.rebuild()
-                    return self.find(offset, from_position=from_position, file=file)
+                    return self._find(offset, file)
                 if place.last_offset >= offset:
-                    return self._checked(place, walk)
+                    return place, self._following(walk)
         except TornBatchError as error:
-            self._file.check_torn_tail(error)
+            log.check_torn_tail(error)
         return None
 
     @staticmethod
-    def _checked(place: BatchPosition, walk: Iterator[BatchPosition]) -> BatchPosition:
-        """Check that the offset of the next batch is above that of ``place``, since no checksum covers offsets."""
+    def _following(walk: Iterator[BatchPosition]) -> BatchPosition | None:
+        """Read the next batch's header. Its offset must be above those before, since no checksum covers offsets."""
         try:
-            next(walk, None)
+            return next(walk, None)
         except OffsetOrderError:
             raise
         except CorruptRecordError:
-            pass  # the next read reports the damage
-        return place
+            return None  # the next read reports the damage
 
     @property
     def indexed_bytes(self) -> int:
@@ -146,15 +150,17 @@ class SegmentReader:
             if not self._indexes.offsets.is_loaded:
                 require_in_page_cache(self._file.storage, self._indexes.offsets.path)
         hinted = hint is not None
+        following: BatchPosition | None = None
         if hint is None:
-            found = self.find(offset, file=file)
+            found = self._find(offset, file)
             if found is None:
                 return None
-            hint = found.position
+            first_batch, following = found
+            hint = first_batch.position
         end = self._file.size
         if up_to_offset is not None:
-            bound = self.find(up_to_offset, file=file)
-            end = bound.position if bound is not None else end
+            bound = self._find(up_to_offset, file)
+            end = bound[0].position if bound is not None else end
         available = end - hint
         if available <= 0:
             return SegmentRead(hint, b"", hint, None)
@@ -171,7 +177,9 @@ class SegmentReader:
                     return SegmentRead(hint, b"", hint, None)
                 size = first
         next_offset = None
-        if size < available:
+        if size < available and following is not None and hint + size < following.position + following.size:
+            end, next_offset = following.position, following.base_offset  # only the first batch fits
+        elif size < available:
             end, next_offset = self._end_of_whole_batches(hint, hint + size, file)
         size = end - hint
         if not size:

@@ -12,10 +12,10 @@ from triokafka.broker_stub.log.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_CHECKPOINT,
-    PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
     CorruptCheckpointError,
 )
+from triokafka.broker_stub.log.partition_metadata import PARTITION_METADATA
 from triokafka.broker_stub.log.producer_snapshot_format import CorruptSnapshotError
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE

@@ -5,7 +5,8 @@ A damaged file raises `CorruptSnapshotError` or `CorruptCheckpointError`.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.log.checkpoints import read_leader_epochs, read_offsets, read_topic_id
+from triokafka.broker_stub.log.checkpoints import read_leader_epochs, read_offsets
+from triokafka.broker_stub.log.partition_metadata import read_topic_id
 from triokafka.broker_stub.log.producer_snapshot_format import decode_snapshot
 from triokafka.cli.log_dump.report import Report
 from triokafka.structs import format_uuid

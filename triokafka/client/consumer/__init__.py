@@ -8,7 +8,7 @@ from triokafka.client.consumer.deserialization import UndeserializedBytes
 from triokafka.client.consumer.health import ConsumerHealth, PartitionHealth
 from triokafka.client.consumer.interceptors import ConsumerInterceptor
 from triokafka.client.consumer.rebalance_listener import ConsumerRebalanceListener
-from triokafka.client.consumer.subscription import SubscriptionPattern
+from triokafka.client.consumer.subscription_state import SubscriptionPattern
 
 __all__ = [
     "Batches",

@@ -24,7 +24,7 @@ from triokafka.client.consumer.engine import Engine
 from triokafka.client.consumer.health import ConsumerHealth, take_health, take_metrics
 from triokafka.client.consumer.interceptors import Records
 from triokafka.client.consumer.lookups import Lookups
-from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionPattern
+from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, SubscriptionPattern
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer

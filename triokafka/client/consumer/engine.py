@@ -20,11 +20,11 @@ from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
 from triokafka.client.consumer.membership.group_membership import GroupMembership
 from triokafka.client.consumer.missing_topics import MissingTopics
-from triokafka.client.consumer.positions import RESET_POLICIES, PositionFinder
+from triokafka.client.consumer.position_finder import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.rebalance.composition import compose_group
 from triokafka.client.consumer.record_wait import ConsumerWakeup, RecordWait
 from triokafka.client.consumer.recreated_topics import RecreatedTopics
-from triokafka.client.consumer.subscription import Mode, SubscriptionPattern, SubscriptionState
+from triokafka.client.consumer.subscription_state import Mode, SubscriptionPattern, SubscriptionState
 from triokafka.client.consumer.topic_lists import TopicLists
 from triokafka.client.metrics.client_metrics import ClientMetrics, quiet_seconds
 from triokafka.client.metrics.consumer_metrics import ConsumerMetrics

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from triokafka.client.consumer.completed_fetch import CompletedFetch
 from triokafka.client.consumer.partition_state import PartitionState
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.structs import TopicPartition
 
 

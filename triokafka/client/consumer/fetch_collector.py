@@ -18,7 +18,7 @@ from triokafka.client.consumer.completed_fetch import CompletedFetch, end_of
 from triokafka.client.consumer.deserialization import record_converter
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.interceptors import Records, intercept_records
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.errors import (
     CorruptRecordError,
     DecompressedSizeError,

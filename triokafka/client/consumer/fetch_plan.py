@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.network.cluster import Cluster
 from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchTarget
 from triokafka.structs import TopicPartition

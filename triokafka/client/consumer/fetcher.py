@@ -24,7 +24,7 @@ from triokafka.client.consumer.fetch_log import FetchLog
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
 from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.errors import (
     BrokerResponseError,
     CorruptRecordError,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from triokafka.client.consumer.arguments import checked_partitions
 from triokafka.client.consumer.engine import Engine
-from triokafka.client.consumer.subscription import EARLIEST, LATEST
+from triokafka.client.consumer.subscription_state import EARLIEST, LATEST
 from triokafka.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 from triokafka.topic_names import check_topic_name
 

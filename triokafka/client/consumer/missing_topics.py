@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triokafka.client.consumer.failure_tracker import FailureTracker
-from triokafka.client.consumer.subscription import Mode, SubscriptionState
+from triokafka.client.consumer.subscription_state import Mode, SubscriptionState
 from triokafka.errors import KafkaError
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient

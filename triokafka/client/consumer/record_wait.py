@@ -13,9 +13,9 @@ from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_collector import FetchCollector
 from triokafka.client.consumer.membership.group_membership import GroupMembership
 from triokafka.client.consumer.missing_topics import MissingTopics
-from triokafka.client.consumer.positions import PositionFinder
+from triokafka.client.consumer.position_finder import PositionFinder
 from triokafka.client.consumer.rebalance.rebalancer import Rebalancer
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.errors import IllegalStateError, WakeupError, raisable_copy
 from triokafka.world import World
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.network.cluster import Cluster
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from triokafka.client.consumer.log_offsets import LogEpochEnd, LogOffsets
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.errors import KafkaError, LogTruncationError, UnsupportedVersionError
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition

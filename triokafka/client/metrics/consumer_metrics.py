@@ -7,7 +7,7 @@ from typing import Final
 
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.membership.group_membership import GroupMembership
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.client.metrics.catalogue import (
     CONNECTIONS,
     CONSUMER,

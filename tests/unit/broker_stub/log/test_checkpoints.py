@@ -11,11 +11,10 @@ from triokafka.broker_stub.log.checkpoints import (
     CorruptCheckpointError,
     read_leader_epochs,
     read_offsets,
-    read_topic_id,
     write_leader_epochs,
     write_offsets,
-    write_topic_id,
 )
+from triokafka.broker_stub.log.partition_metadata import read_topic_id, write_topic_id
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import MemoryStorage
 

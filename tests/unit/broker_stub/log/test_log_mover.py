@@ -15,8 +15,8 @@ import trio.testing
 from tests.unit.broker_stub.log.builders import Listener, append, batch, fill, from_producer, offsets
 from tests.unit.broker_stub.log.test_log_manager import TOPIC_ID, DiskWorld, manager, started
 from triokafka.broker_stub.log import LogManager
-from triokafka.broker_stub.log.checkpoints import read_topic_id
 from triokafka.broker_stub.log.log_listener import LogListener
+from triokafka.broker_stub.log.partition_metadata import read_topic_id
 from triokafka.errors import KafkaStorageError, LogDirNotFoundError, ReplicaNotAvailableError
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import DiskFault, MemoryStorage

@@ -388,6 +388,23 @@ def test_a_read_returns_whole_batches_from_the_one_with_the_offset() -> None:
     assert len(result.records) == 2 * sizes[0]
 
 
+@pytest.mark.parametrize("value_bytes", [20, 9_000])
+def test_read_returns_all_batches_that_fit_its_limit(value_bytes: int) -> None:
+    log_config = config(segment_bytes=100_000)
+    storage = MemoryStorage()
+    log = open_log(storage, log_config)
+    fill(log, 5, size=value_bytes)
+    log.close()
+    size = storage.open(f"{DIRECTORY}/{0:020}.log", read_only=True).size() // 5
+    for offset in range(5):
+        for count in range(1, 6 - offset):
+            for more in (0, 1, size - 1):
+                log = open_log(storage, log_config)  # a new one does not know positions from earlier reads
+                found = log.read(offset, count * size + more)
+                assert (len(found.records), found.end_offset) == (count * size, offset + count), (offset, count, more)
+                log.close()
+
+
 def test_the_first_batch_is_whole_whatever_the_limit_says() -> None:
     """(KIP-74)"""
     log = open_log(MemoryStorage())

@@ -11,7 +11,7 @@ import trio
 import triokafka
 from tests.support.simulated import current_simulation, simulated
 from triokafka.client.consumer.recreated_topics import RecreatedTopics
-from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, SubscriptionState
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker

@@ -16,7 +16,7 @@ from triokafka.client.consumer.rebalance import groupless_assignment
 from triokafka.client.consumer.rebalance.classic_rebalance import ClassicRebalance
 from triokafka.client.consumer.rebalance.groupless_assignment import GrouplessAssignment
 from triokafka.client.consumer.rebalance.listener_calls import ListenerCalls
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.network.cluster import Cluster, PartitionMetadata, TopicMetadata
 from triokafka.structs import TopicPartition
 

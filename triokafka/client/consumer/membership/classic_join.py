@@ -18,7 +18,7 @@ from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.held_request import HeldRequest
 from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.errors import (
     KafkaConnectionError,
     KafkaError,

@@ -25,7 +25,7 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
 )
 from triokafka.client.consumer.membership.departure import Departure, LeaveRequest
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.errors import (
     CommitFailedError,
     CoordinatorNotAvailableError,

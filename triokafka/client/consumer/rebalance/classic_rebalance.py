@@ -12,7 +12,7 @@ from triokafka.client.consumer.membership.classic_member import NO_GENERATION, C
 from triokafka.client.consumer.membership.classic_membership import ClassicMembership
 from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.structs import TopicPartition, first_names
 
 logger = logging.getLogger(__name__)

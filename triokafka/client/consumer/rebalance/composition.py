@@ -28,7 +28,7 @@ from triokafka.client.consumer.rebalance.consumer_protocol_rebalance import Cons
 from triokafka.client.consumer.rebalance.groupless_assignment import GrouplessAssignment
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
 from triokafka.client.consumer.rebalance.rebalancer import AssignmentSource, Rebalancer
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.hooks import NO_HOOKS
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.network_client import NetworkClient

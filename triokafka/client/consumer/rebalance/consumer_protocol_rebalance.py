@@ -18,7 +18,7 @@ from triokafka.client.consumer.membership.consumer_protocol_member import Member
 from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
 from triokafka.client.consumer.membership.topic_names import TopicNames
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
-from triokafka.client.consumer.subscription import Mode, SubscriptionState
+from triokafka.client.consumer.subscription_state import Mode, SubscriptionState
 from triokafka.structs import TopicPartition, first_names
 
 logger = logging.getLogger(__name__)

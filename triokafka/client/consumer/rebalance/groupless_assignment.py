@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition

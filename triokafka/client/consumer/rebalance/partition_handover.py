@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from triokafka.client.consumer.membership.rebalance_timing import RebalanceTiming
 from triokafka.client.consumer.rebalance.listener_calls import ListenerCalls
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.structs import TopicPartition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from triokafka.client.consumer.rebalance.partition_handover import PartitionHandover
-from triokafka.client.consumer.subscription import SubscriptionState
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 

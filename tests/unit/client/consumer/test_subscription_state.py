@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triokafka.client.consumer.subscription import EARLIEST, LATEST, Mode, SubscriptionState
+from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, Mode, SubscriptionState
 from triokafka.errors import IllegalStateError
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 

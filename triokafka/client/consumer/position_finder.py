@@ -16,7 +16,7 @@ from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.subscription import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.consumer.truncation_check import TruncationCheck
 from triokafka.errors import (
     KafkaError,
