@@ -37,6 +37,19 @@ def address_text(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def usual_address(host: str) -> str:
+    """Return an IP address as connections report it: IPv6 in its short form, and IPv4 in IPv6 as IPv4. Names stay."""
+    if ":" not in host:
+        return host
+    from ipaddress import IPv6Address  # rarely needed
+
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address)
+
+
 def format_uuid(value: UUID) -> str:
     """Kafka's text form of an id of a topic, a directory or a cluster: 22 characters of URL-safe base64."""
     from base64 import urlsafe_b64encode  # rarely needed
