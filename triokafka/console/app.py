@@ -17,7 +17,7 @@ import trio
 from quart import Response, request
 from quart_trio import QuartTrio
 
-from triokafka.console.changes import CHANGES, InvalidChangeError
+from triokafka.console.changes import InvalidChangeError, ReadOnlyError, change_named
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.fault_switches import CALLS, FaultSwitches
 from triokafka.console.limits import ConsoleLimits
@@ -314,15 +314,17 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     @app.post("/api/change/<name>")
     async def change(name: str) -> Response:
-        if not options.allow_changes:
-            raise _Refused(403, "this console is read-only: start it with --allow-changes")
-        if name not in CHANGES:
+        try:
+            wanted = change_named(name, allowed=options.allow_changes)
+        except ReadOnlyError as error:
+            raise _Refused(403, str(error)) from None
+        if wanted is None:
             raise _Refused(404, f"there is no change {name!r}")
         given = await _body()
 
         async def apply(view: ClusterView) -> Any:
             try:
-                return await CHANGES[name](view, given) or {}
+                return await wanted(view, given) or {}
             finally:
                 view.forget()
 
