@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from triokafka import errors
+from triokafka.errors import (
+    ERRORS,
+    BrokerResponseError,
+    InvalidMetadataError,
+    KafkaError,
+    ProtocolError,
+    RetriableError,
+    UnknownError,
+)
 
 __all__ = [
     "Cancelled",
@@ -21,49 +29,49 @@ __all__ = [
 ]
 
 
-class Cancelled(errors.RetriableError):
+class Cancelled(RetriableError):
     """The request was cancelled."""
 
 
-class IllegalArgumentError(errors.KafkaError):
+class IllegalArgumentError(KafkaError):
     """An argument is invalid."""
 
 
-class CorrelationIdError(errors.RetriableError, errors.ProtocolError):
+class CorrelationIdError(RetriableError, ProtocolError):
     """A response has the correlation id of another request."""
 
 
-class MetadataEmptyBrokerList(errors.RetriableError):
+class MetadataEmptyBrokerList(RetriableError):
     """The metadata lists no broker."""
 
 
-class QuotaViolationError(errors.KafkaError):
+class QuotaViolationError(KafkaError):
     """The request would exceed a quota."""
 
 
-class StaleMetadata(errors.InvalidMetadataError):
+class StaleMetadata(InvalidMetadataError):
     """The metadata is outdated."""
 
 
-class TooManyInFlightRequests(errors.RetriableError):
+class TooManyInFlightRequests(RetriableError):
     """The connection has the maximum number of requests in flight."""
 
 
-class UnrecognizedBrokerVersion(errors.KafkaError):
+class UnrecognizedBrokerVersion(KafkaError):
     """The broker's version is not recognized."""
 
 
-class NoError(errors.BrokerResponseError):
+class NoError(BrokerResponseError):
     """The class for error code 0: no error."""
 
     code = 0
     message = "NO_ERROR"
 
 
-kafka_errors: Final[dict[int, type[errors.BrokerResponseError]]] = {0: NoError, **errors.ERRORS}
+kafka_errors: Final[dict[int, type[BrokerResponseError]]] = {0: NoError, **ERRORS}
 """The class for each protocol error code."""
 
 
-def for_code(error_code: int) -> type[errors.BrokerResponseError]:
+def for_code(error_code: int) -> type[BrokerResponseError]:
     """Return the class for a protocol error code; `NoError` for 0, `UnknownError` for unknown codes."""
-    return kafka_errors.get(error_code, errors.UnknownError)
+    return kafka_errors.get(error_code, UnknownError)
