@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from triokafka.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from uuid import UUID
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -25,6 +25,14 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Group the numbers of partitions by topic, in their given order."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
+
+
 def first_names(names: Collection[object], most: int = 20) -> str:
     """Return the first names, and the number of the others, for a message whose length must not depend on them."""
     more = len(names) - most
@@ -35,6 +43,19 @@ def first_names(names: Collection[object], most: int = 20) -> str:
 def address_text(host: str, port: int) -> str:
     """``host:port`` as ``bootstrap_servers`` takes it: with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def usual_address(host: str) -> str:
+    """Return an IP address as connections report it: IPv6 in its short form, and IPv4 in IPv6 as IPv4. Names stay."""
+    if ":" not in host:
+        return host
+    from ipaddress import IPv6Address  # rarely needed
+
+    try:
+        address = IPv6Address(host)
+    except ValueError:
+        return host
+    return str(address.ipv4_mapped or address)
 
 
 def format_uuid(value: UUID) -> str:

@@ -18,6 +18,7 @@ import trio
 import triokafka
 from triokafka.console import ConsoleOptions, console_app
 from triokafka.console.limits import ConsoleLimits
+from triokafka.errors import ConfigurationError
 from triokafka.structs import TopicPartition
 from triokafka.testing import RunningBroker, running_broker, running_cluster
 from triokafka.world.system import RealWorld
@@ -308,6 +309,36 @@ async def test_users_of_the_cluster_log_in() -> None:
             assert (await page.get("/api/overview"))[0] == 200
             assert (await page.post("/api/logout", {}))[0] == 200
             assert (await page.get("/api/overview"))[0] == 401
+
+
+async def test_login_does_not_use_the_credentials_of_the_consoles_own_client() -> None:
+    """A properties file for Java has them in ``sasl.jaas.config``, which takes precedence over ``sasl_username``."""
+    async with running_broker(users={"admin": "secret-of-admin", "alice": "secret-of-alice"}) as broker:
+        client = broker.client_options("admin", mechanism="SCRAM-SHA-512")
+        jaas = 'ScramLoginModule required username="admin" password="secret-of-admin";'
+        for own in ({}, {"sasl_jaas_config": jaas}, {"sasl_plain_username": "admin"}):
+            if own:
+                client = {name: value for name, value in client.items() if name not in ("sasl_username",)}
+            async with console({**client, **own}, needs_login=True) as page:
+                assert (await page.post("/api/login", {"user": "alice", "password": "wrong"}))[0] == 401
+                assert (await page.post("/api/login", {"user": "alice", "password": ""}))[0] == 401
+                assert (await page.post("/api/login", {"user": "alice", "password": "secret-of-alice"}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "client",
+    [
+        {},
+        {"security_protocol": "SSL"},
+        {"security_protocol": "SASL_SSL"},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"},
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"},
+        {"security_protocol": "SSL", "sasl_mechanism": "PLAIN"},
+    ],
+)
+def test_console_with_a_login_refuses_a_cluster_that_checks_no_passwords(client: dict[str, str]) -> None:
+    with pytest.raises(ConfigurationError, match="checks no passwords"):
+        ConsoleOptions({"bootstrap_servers": "127.0.0.1:1", **client}, frozenset({HOST}), needs_login=True)
 
 
 async def test_unreachable_cluster_is_an_error_and_the_page_continues() -> None:

@@ -173,7 +173,7 @@ class SenderMachine(RuleBasedStateMachine):
             start_identity_task=lambda: None,
             on_fatal=self.fatal.append,
         )
-        self.sender.identity = ProducerIdentity(7, 0)
+        self.sender.idempotence.identity = ProducerIdentity(7, 0)
         self.next_number = 0
         self.sent: dict[int, tuple[ProducerBatch, int]] = {}
         self.callback_counts: Counter[int] = Counter()
@@ -184,7 +184,7 @@ class SenderMachine(RuleBasedStateMachine):
         if near_the_end:
             for partition in range(PARTITIONS):
                 sequences = self._queue(partition).sequences
-                sequences.identity = self.sender.identity
+                sequences.identity = self.sender.idempotence.identity
                 sequences.next = 2**31 - 4
                 sequences.last_acked = 2**31 - 5
                 self.logs[partition].producers[7] = 0, [(2**31 - 5, 2**31 - 5, -1)]

@@ -33,7 +33,7 @@ _BATCH = _PRODUCER + "batch.py"
 _OPENER = _PRODUCER + "batch_opener.py"
 _POOL = _PRODUCER + "buffer_pool.py"
 _QUEUE = _PRODUCER + "partition_queue.py"
-_SENDER = _PRODUCER + "sender.py"
+_IDEMPOTENCE = _PRODUCER + "idempotence.py"
 _SEQUENCES = _PRODUCER + "sequences.py"
 _SPLITTING = _PRODUCER + "splitting.py"
 _PARTITIONER = _PRODUCER + "partitioner.py"
@@ -573,14 +573,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "topic used again after it was forgotten counts on under a new epoch",
-        _SENDER,
+        _IDEMPOTENCE,
         "        if lost and self.identity.known and not",
         "        if False and not",
         _T_SENDER + "test_topic_used_again_after_it_was_forgotten_starts_a_new_epoch",
     ),
     Mutation(
         "not when leaving",
-        _SENDER,
+        _IDEMPOTENCE,
         " and not self._accumulator.closing:  # then",
         ":  # then",
         _T_SENDER + "test_leaving_needs_no_new_epoch",

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from triokafka import AdminClient
-from triokafka.structs import Node, format_uuid, parse_uuid
+from triokafka.structs import Node, format_uuid, parse_uuid, usual_address
 from triokafka.testing import running_broker
 
 
@@ -48,3 +48,18 @@ async def test_a_broker_that_listens_by_ipv6_is_reached_by_the_address_that_it_n
         async with AdminClient(bootstrap_servers=broker.bootstrap_servers) as admin:
             (node,) = (await admin.describe_cluster()).nodes
     assert node.address == broker.bootstrap_servers
+
+
+@pytest.mark.parametrize(
+    ("given", "usual"),
+    [
+        ("192.0.2.9", "192.0.2.9"),
+        ("::ffff:192.0.2.9", "192.0.2.9"),
+        ("0:0:0:0:0:ffff:c000:209", "192.0.2.9"),
+        ("2001:DB8:0:0:0:0:0:7", "2001:db8::7"),
+        ("broker-1.example", "broker-1.example"),
+        ("a:b", "a:b"),
+    ],
+)
+def test_usual_address_is_the_one_that_connections_report(given: str, usual: str) -> None:
+    assert usual_address(given) == usual

@@ -18,13 +18,13 @@ from quart import Response, request
 from quart_trio import QuartTrio
 
 from triokafka import errors
-from triokafka.console.changes import CHANGES, InvalidChangeError
+from triokafka.console.changes import InvalidChangeError, ReadOnlyError, change_named
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.fault_switches import CALLS, FaultSwitches
 from triokafka.console.limits import ConsoleLimits
 from triokafka.console.messages import Search, search, tail
 from triokafka.console.scraped_metrics import MetricsSource, ScrapedMetrics
-from triokafka.console.sessions import Session, Sessions, note
+from triokafka.console.sessions import Session, Sessions, check_passwords_are_checked, note
 from triokafka.security.java_names import with_hidden_secrets
 from triokafka.world import World
 
@@ -51,7 +51,11 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True)
 class ConsoleOptions:
-    """Options of the console. ``hosts`` are the values of the Host header that are accepted."""
+    """Options of the console. ``hosts`` are the values of the Host header that are accepted.
+
+    Raises:
+        ConfigurationError: ``needs_login`` is set, and the cluster would check no password.
+    """
 
     client: Mapping[str, Any]
     hosts: Set[str]
@@ -69,6 +73,8 @@ class ConsoleOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "client", with_hidden_secrets(self.client))
+        if self.needs_login:
+            check_passwords_are_checked(self.client)
 
 
 class _Refused(Exception):
@@ -300,15 +306,17 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     @app.post("/api/change/<name>")
     async def change(name: str) -> Response:
-        if not options.allow_changes:
-            raise _Refused(403, "this console is read-only: start it with --allow-changes")
-        if name not in CHANGES:
+        try:
+            wanted = change_named(name, allowed=options.allow_changes)
+        except ReadOnlyError as error:
+            raise _Refused(403, str(error)) from None
+        if wanted is None:
             raise _Refused(404, f"there is no change {name!r}")
         given = await _body()
 
         async def apply(view: ClusterView) -> Any:
             try:
-                return await CHANGES[name](view, given) or {}
+                return await wanted(view, given) or {}
             finally:
                 view.forget()
 

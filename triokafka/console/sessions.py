@@ -15,7 +15,8 @@ import trio
 
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.limits import ConsoleLimits
-from triokafka.errors import AuthenticationError, KafkaError
+from triokafka.errors import AuthenticationError, ConfigurationError, KafkaError
+from triokafka.security.sasl.mechanism import PLAIN, SCRAM_SHA_256, SCRAM_SHA_512
 from triokafka.world import World
 
 _LOGINS_AT_ONCE: Final = 4
@@ -24,6 +25,11 @@ _MOST_ADDRESSES: Final = 1_000
 _SEEN_SECONDS: Final = 60.0
 _MOST_SEEN: Final = 100
 _WARM_SECONDS: Final = 1.0
+_PASSWORD_MECHANISMS: Final = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512)
+_OWN_CREDENTIALS: Final = frozenset(
+    {"sasl_jaas_config", "sasl_jaas_file", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider"}
+)
+"""Options that would take precedence over the user and the password of a person, or contradict them."""
 
 
 @dataclass
@@ -105,7 +111,7 @@ class Sessions:
                 raise AuthenticationError("too many logins of this address were refused: wait a minute")
             if len(self._sessions) + self._logging_in.borrowed_tokens > most:
                 raise AuthenticationError(f"there are {most} sessions already: log out elsewhere, or wait")
-            session = await self._open({**self._client, "sasl_username": user, "sasl_password": password}, user)
+            session = await self._open(_as_user(self._client, user, password), user)
             try:
                 await session.view.admin.describe_cluster()
             except AuthenticationError:
@@ -150,6 +156,25 @@ class Sessions:
                     await trio.sleep(self._limits.sample_interval_ms / 1_000)
         for token in [token for token, one in self._sessions.items() if one is session]:
             del self._sessions[token]
+
+
+def check_passwords_are_checked(client: Mapping[str, Any]) -> None:
+    """Raise `ConfigurationError` unless brokers check the user and the password of a client with these options.
+
+    A page with a login would otherwise admit everybody.
+    """
+    protocol, mechanism = client.get("security_protocol", "PLAINTEXT"), client.get("sasl_mechanism")
+    if not str(protocol).startswith("SASL_") or mechanism not in _PASSWORD_MECHANISMS:
+        raise ConfigurationError(
+            f"--login: security_protocol={protocol} with sasl_mechanism={mechanism} checks no passwords. Connect to a"
+            f" listener with SASL and one of {', '.join(_PASSWORD_MECHANISMS)}, or do without --login."
+        )
+
+
+def _as_user(client: Mapping[str, Any], user: str, password: str) -> dict[str, Any]:
+    """Return the options of a client that logs in as a person, and never as the console."""
+    others = {name: value for name, value in client.items() if name not in _OWN_CREDENTIALS}
+    return {**others, "sasl_username": user, "sasl_password": password}
 
 
 def note(seen: dict[str, float], name: str, now: float) -> None:

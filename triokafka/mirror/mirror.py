@@ -94,7 +94,7 @@ class Mirror:
 
         Raises:
             AuthenticationError, AuthorizationError: a cluster refuses the client.
-            ConfigurationError: an option is wrong.
+            ConfigurationError: an option is wrong, or both clusters are one and its topics would be copied without end.
             ProducerFencedError: another process runs the same flow and shard with ``exactly_once``.
             MirrorPositionsError: the stored progress is damaged, or of a newer version.
             UnsupportedVersionError: a cluster is too old.
@@ -183,6 +183,7 @@ class Mirror:
 
     async def _prepare(self) -> None:
         """Create the internal topics, and look at the topics for the first time."""
+        await self._topics.wanted_topics()  # which refuses a copy without end before any topic is created
         await self._state_topics.create()
         await self._state_topics.keep_compacted()
         await self._state_topics.look_for_losses()

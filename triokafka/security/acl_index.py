@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterator
+from ipaddress import IPv6Address
 from typing import Final
 
 from triokafka.named_tuple import NamedTuple
@@ -32,6 +33,8 @@ _IMPLIED: Final[dict[AclOperation, int]] = {
 """The operations that an ALLOW of an operation allows too, as bits. A DENY implies nothing, except that of ALL."""
 _MOST_DECISIONS: Final = 10_000
 """Decisions that the index remembers until the next change."""
+_LONGEST_NAME: Final = 512
+"""Longest name of a resource whose decision is remembered: clients choose the names, of up to 32 KB each."""
 
 Entry = tuple[AclOperation, AclPermissionType]
 
@@ -188,6 +191,8 @@ class AclIndex:
         """Return what ``principal``, connected from ``host``, may do to a resource."""
         asked = principal, host, resource_type, name
         found = self._decisions.get(asked)
+        if found is None and len(name) > _LONGEST_NAME:
+            return self._decide(principal, host, resource_type, name)
         if found is None:
             if len(self._decisions) >= _MOST_DECISIONS:
                 self._decisions.clear()
@@ -197,12 +202,13 @@ class AclIndex:
     def _decide(self, principal: str, host: str, resource_type: ResourceType, name: str) -> Decision:
         allowed = denied = 0
         has_acls = False
+        hosts = _hosts_of(host)
         for _, pattern in self._applying(resource_type, name):
             has_acls = True
             for whom in (principal, EVERYBODY):
                 entries = pattern.get(whom)
                 if entries is not None:
-                    for where in (host, WILDCARD):
+                    for where in hosts:
                         allows, denies = entries.bits.get(where, (0, 0))
                         allowed |= allows
                         denied |= denies
@@ -227,10 +233,11 @@ class AclIndex:
     ) -> AclBinding | None:
         """Return an ACL that decides about an operation: one that denies it, else one that allows it, else None."""
         allows: AclBinding | None = None
+        hosts = _hosts_of(host)
         for (pattern_type, resource_name), pattern in self._applying(resource_type, name):
             for whom in (principal, EVERYBODY):
                 entries = pattern.get(whom)
-                for where in () if entries is None else (host, WILDCARD):
+                for where in () if entries is None else hosts:
                     for one, permission in () if entries is None else entries.acls.get(where, ()):
                         acl = AclBinding(resource_type, resource_name, pattern_type, whom, where, one, permission)
                         if permission is AclPermissionType.DENY and one in (operation, AclOperation.ALL):
@@ -254,7 +261,7 @@ class AclIndex:
         for whom in dict.fromkeys((principal, EVERYBODY)):
             for key in of_type.by_principal.get(whom, ()):
                 entries = of_type.patterns[key][whom]
-                for where in dict.fromkeys((host, WILDCARD)):
+                for where in dict.fromkeys(_hosts_of(host)):
                     for one, permission in entries.acls.get(where, ()):
                         if one not in (operation, AclOperation.ALL):
                             continue
@@ -271,6 +278,21 @@ class AclIndex:
 def _is_covered(pattern: _PatternKey, denied: Collection[_PatternKey]) -> bool:
     name = pattern[1]
     return pattern in denied or any((AclPatternType.PREFIXED, name[:end]) in denied for end in range(1, len(name) + 1))
+
+
+def _hosts_of(host: str) -> tuple[str, ...]:
+    """Return the hosts of ACLs that apply to a client's address: itself, as Java writes it, and the wildcard.
+
+    Java abbreviates no zeros of an IPv6 address, and so do ACLs for Apache Kafka.
+    """
+    if ":" not in host:
+        return host, WILDCARD
+    address, percent, zone = host.partition("%")
+    try:
+        groups = IPv6Address(address).exploded.split(":")
+    except ValueError:
+        return host, WILDCARD
+    return host, ":".join(f"{int(group, 16):x}" for group in groups) + percent + zone, WILDCARD
 
 
 def _common_prefix(one: str, other: str) -> str:

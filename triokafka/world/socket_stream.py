@@ -84,7 +84,9 @@ class SocketStream(Stream):
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            self._peer: tuple[str, int] = sock.getpeername()[:2]
+            host, port = sock.getpeername()[:2]
+            # A listener of IPv6 accepts IPv4, too. Rules for the IPv4 address hold there as well, as in Java.
+            self._peer: tuple[str, int] = (host.removeprefix("::ffff:") if "." in host else host, port)
             self._local: tuple[str, int] = sock.getsockname()[:2]
         except OSError:
             # The peer is gone already; the descriptor must not wait for the garbage collector.

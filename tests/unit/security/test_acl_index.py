@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Iterable
 
 import pytest
@@ -177,3 +178,33 @@ def test_decisions_equal_those_of_a_model_that_looks_at_every_acl(
             index.remove(one)
             present.pop(one, None)
         assert len(index) == len(present)
+
+
+def test_ipv6_host_matches_in_its_short_form_and_as_java_writes_it() -> None:
+    """An ACL that Apache Kafka enforces must have the same effect here: above all one that denies."""
+    for written in ("2001:db8::1", "2001:db8:0:0:0:0:0:1"):
+        index = index_of([acl(Op.WRITE), acl(Op.ALL, DENY, host=written)])
+        assert not allows(index, Op.WRITE, host="2001:db8::1")
+        assert not index.allows_somewhere("User:liming", "2001:db8::1", Op.WRITE, TOPIC)
+        rule = index.rule("User:liming", "2001:db8::1", Op.WRITE, TOPIC, "test")
+        assert rule is not None
+        assert rule.permission_type is DENY
+        assert allows(index, Op.WRITE, host="2001:db8::2")
+        index.remove(acl(Op.ALL, DENY, host=written))
+        assert allows(index, Op.WRITE, host="2001:db8::1")
+    index = index_of([acl(Op.READ, host="fe80:0:0:0:0:0:0:1%eth0")])
+    assert allows(index, Op.READ, host="fe80::1%eth0")
+    assert not allows(index, Op.READ, host="fe80::1%eth1")
+
+
+def test_decisions_about_long_names_take_no_memory() -> None:
+    """Clients choose the names that they ask about: ten thousand of 32 KB would be 320 MB."""
+    index = index_of([acl(Op.READ)])
+    tracemalloc.start()
+    try:
+        for number in range(200):
+            assert not allows(index, Op.READ, name=f"{number:010}" * 3_200)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000

@@ -403,3 +403,17 @@ async def test_clock_of_a_world_with_its_own_time_has_that_time() -> None:
             return 7.0
 
     assert Stopped().loop_clock()() == 7.0
+
+
+async def test_ipv4_peer_of_an_ipv6_listener_has_its_ipv4_address() -> None:
+    """Access control and limits compare addresses as text: rules for an IPv4 address hold on every listener."""
+    world = RealWorld()
+    try:
+        listener = await world.listen("::", 0)
+    except OSError as error:
+        pytest.skip(f"no IPv6 on this machine: {error}")
+    client = await world.connect("127.0.0.1", listener.address[1])
+    accepted = await listener.accept()
+    assert accepted.peer_address == ("127.0.0.1", client.local_address[1])
+    for stream in (client, accepted, listener):
+        stream.close()

@@ -27,7 +27,7 @@ from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.errors import ConfigurationError
 from triokafka.security.secret import Secret, has_credentials, reveal
-from triokafka.structs import Node
+from triokafka.structs import Node, usual_address
 
 logger = logging.getLogger(__name__)
 
@@ -183,6 +183,13 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
         )
         if self.is_broker and not self.broker_listeners:
             raise ConfigurationError("listeners: the broker needs at least one listener")
+        if not self.is_controller:
+            for name in self.controller_listener_names:
+                if name.upper() not in protocols:
+                    raise ConfigurationError(
+                        f"controller.listener.names: {name} has no entry in listener.security.protocol.map, which is"
+                        " necessary if a listener has TLS or SASL"
+                    )
         check_advertised(advertised, listeners)
         names = {listener.name for listener in listeners}
         for name in self.early_start_listeners or ():
@@ -263,9 +270,15 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
 
     @property
     def _protocols(self) -> dict[str, str]:
+        """The security protocols by listener name. Those of controllers are PLAINTEXT by default, as in Kafka, if no
+        other listener has TLS or SASL: a forgotten entry must not open the port of a secured node to everybody.
+        """
         protocols = parse_security_map(self.listener_security_protocol_map)
-        for name in self.controller_listener_names:
-            protocols.setdefault(name.upper(), "PLAINTEXT")
+        controllers = [name.upper() for name in self.controller_listener_names]
+        own = [entry.partition("://")[0].strip().upper() for entry in self.listeners]
+        if all(protocols.get(name, "PLAINTEXT") == "PLAINTEXT" for name in (*controllers, *own)):
+            for name in controllers:
+                protocols.setdefault(name, "PLAINTEXT")
         return protocols
 
     @property
@@ -321,7 +334,7 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             host, colon, count = entry.rpartition(":")
             if not colon or not count.isdigit():
                 raise ConfigurationError(f"max.connections.per.ip.overrides: {entry!r} is not host:count")
-            found[host] = int(count)
+            found[usual_address(host.strip("[]"))] = int(count)
         return found
 
     def listener_limits(self, option: str) -> dict[str, int]:
@@ -363,9 +376,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             for broker_key, factor in definition.broker_keys:
                 value = getattr(self, broker_key.replace(".", "_"))
                 if value is not None:
-                    # -1 means "no limit" in every unit.
+                    # -1 means "no limit" in every unit, and for retention.ms every negative number does.
                     values[definition.name] = value * factor if factor != 1 and value > 0 else value
                     break
+        values["retention.ms"] = max(values["retention.ms"], -1)
         return LogConfig().with_values(values)
 
 

@@ -82,7 +82,7 @@ class ListenerSecurity(Authentication):
         if own.tls is not None:
             stream = secured = await self._shake_hands(stream, own.tls)
             if own.sasl is None:
-                principal = _principal(secured.tls, own.mapping)
+                principal = certificate_principal(secured.tls, own.mapping)
         session = None if own.sasl is None else SaslSession(own.sasl, self._world)
         return Authenticated(stream, principal, session)
 
@@ -214,11 +214,16 @@ def _check_identity(old: CertificateIdentity | None, new: CertificateIdentity | 
         raise ConfigurationError("Keystore SubjectAltNames do not contain all those of the present certificate")
 
 
-def _principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
+def certificate_principal(tls: ssl.SSLObject, mapping: PrincipalMapping) -> str:
+    """Return the principal of a client by its certificate; ANONYMOUS without one.
+
+    Raises:
+        AuthenticationFailedError: no rule applies to its subject, which may be empty.
+    """
     certificate = tls.getpeercert(binary_form=True)
-    name = "" if certificate is None else distinguished_name(subject_of(certificate))
-    if not name:
+    if certificate is None:
         return ANONYMOUS
+    name = distinguished_name(subject_of(certificate))
     principal = mapping.principal(name)
     if principal is None:
         shown = name[:_SHOWN_NAME]

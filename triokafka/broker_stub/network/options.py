@@ -10,6 +10,7 @@ from triokafka.broker_stub.metadata.image import QuotaEntity
 from triokafka.broker_stub.network.limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import SocketConfig
 from triokafka.quota_precedence import IP
+from triokafka.structs import usual_address
 
 _SHARE_OF_MEMORY: Final = 8
 _MOST_REQUEST_BYTES: Final = 192 << 20
@@ -47,7 +48,7 @@ def ip_connection_rates(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> di
         if "connection_creation_rate" in values and len(entity) == 1:
             ((kind, name),) = entity
             if kind == IP:
-                rates[name] = values["connection_creation_rate"]
+                rates[None if name is None else usual_address(name)] = values["connection_creation_rate"]
     return rates
 
 

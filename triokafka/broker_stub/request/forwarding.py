@@ -12,6 +12,7 @@ from triokafka.errors import InvalidRequestError, PrincipalDeserializationFailur
 from triokafka.protocol.api.envelope import EnvelopeRequest, EnvelopeResponse
 from triokafka.protocol.embedded import DefaultPrincipalData
 from triokafka.protocol.frames import decode_request_header
+from triokafka.structs import usual_address
 
 FORWARDABLE: Final = frozenset(
     {19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81}
@@ -81,6 +82,6 @@ def _principal(envelope: EnvelopeRequest) -> tuple[str, bool]:
 
 def _address(envelope: EnvelopeRequest) -> str:
     try:
-        return str(ipaddress.ip_address(bytes(envelope.client_host_address)))
+        return usual_address(str(ipaddress.ip_address(bytes(envelope.client_host_address))))
     except ValueError as error:
         raise InvalidRequestError(f"the envelope has no client address: {error}") from error

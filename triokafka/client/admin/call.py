@@ -164,7 +164,7 @@ class AdminCall:
             if cluster.partition(tp) is None:
                 cluster = await self.refresh_metadata()
             if cluster.partition(tp) is None:
-                failed[tp] = errors.UnknownTopicOrPartitionError(f"{tp}: the topic has no such partition")
+                failed[tp] = errors.UnknownTopicOrPartitionError.of_partition(f"{tp}: the topic has no such partition")
             elif (leader := cluster.leader_for(tp)) < 0:
                 failed[tp] = errors.LeaderNotAvailableError(f"{tp} has no leader at the moment")
                 self._client.request_metadata_update()

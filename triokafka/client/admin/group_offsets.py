@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests, by_topic
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -26,7 +26,7 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
+from triokafka.structs import Node, OffsetAndMetadata, TopicPartition, by_topic
 
 Positions = dict[TopicPartition, OffsetAndMetadata]
 

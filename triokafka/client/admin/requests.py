@@ -27,7 +27,7 @@ from triokafka.errors import (
 )
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.message import Request, Response
-from triokafka.structs import Node, TopicPartition
+from triokafka.structs import Node
 from triokafka.world import World
 
 K = TypeVar("K")
@@ -237,11 +237,3 @@ def failure_of(results: Results[Any, Any]) -> Exception:
         failure = ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
     failure.outcomes = results  # type: ignore[attr-defined]
     return failure
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group the numbers of partitions by topic, in their given order."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    return topics

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple
 
 from triokafka.client.producer.accumulator_settings import BATCH_HEADER
 from triokafka.client.producer.batch import Event, ProducerBatch
-from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
-from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
+from triokafka.client.producer.partition_queue import CompressionRatio, Compressor, PartitionQueue, QueueRegister
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.network.cluster import Cluster
 from triokafka.records import BatchBuilder

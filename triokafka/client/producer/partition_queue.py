@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from typing import Final
+from typing import Final, Protocol
 
 from triokafka.client.producer.batch import Event, ProducerBatch
-from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.kernel import QueueTail
 from triokafka.client.producer.route import Route
 from triokafka.client.producer.sequences import PartitionSequences
@@ -40,6 +39,23 @@ class CompressionRatio:
     def reset(self) -> None:
         """Expect no compression: a batch was too large."""
         self._observed = 1.0
+
+
+class Compressor(Protocol):
+    """Compresses closed batches in threads: `ThreadCompressor`, and for lz4 `Lz4Compressor`."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of batches that the compressor holds."""
+
+    def enqueue(self, batch: ProducerBatch) -> None:
+        """Add a closed batch, unless the compressor already holds it."""
+
+    def withdraw(self, batch: ProducerBatch) -> None:
+        """Remove a batch that no thread works on."""
+
+    def hand_over(self) -> bool:
+        """Let threads compress the enqueued batches. False if the event loop must compress the batch it needs."""
 
 
 class PartitionQueue(QueueTail):

@@ -26,7 +26,9 @@ from triokafka.client.producer.batch_opener import BatchOpener
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.bulk_sender import BulkSender
 from triokafka.client.producer.call_times import CallTimes
+from triokafka.client.producer.compressor import compressor_for
 from triokafka.client.producer.fast_path_method import fast_path_method
+from triokafka.client.producer.flush import drain, flush
 from triokafka.client.producer.health import ProducerHealth, take_health
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.interceptors import Headers, InterceptorChain
@@ -39,7 +41,6 @@ from triokafka.client.producer.record_serializer import RecordSerializer
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.settled_event import SettledEvent
 from triokafka.client.producer.slow_path import SlowPath
-from triokafka.client.producer.thread_compressor import compressor_for
 from triokafka.client.producer.topic_states import TopicStates
 from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.client.producer.transactions.transaction import Transaction
@@ -111,7 +112,9 @@ class Producer:
             acks=opts.acks,
             retries=opts.retries,
             idempotence_required=opts.enable_idempotence is True or opts.transactional_id is not None,
-            start_identity_task=lambda: self._tasks.start(self._sender.fetch_identity, name="kafka producer id"),
+            start_identity_task=lambda: self._tasks.start(
+                self._sender.idempotence.fetch_identity, name="kafka producer id"
+            ),
             on_fatal=self._fail,
             hooks=self._client.config.hooks,
             transactional_id=opts.transactional_id,
@@ -228,7 +231,13 @@ class Producer:
         try:
             with trio.CancelScope(shield=True), trio.move_on_after(limit / 1000):
                 patience = float("inf") if kind is None else self.options.close_stall_timeout_ms / 1000
-                if not await self._drain(patience):
+                settled = await drain(
+                    self._accumulator,
+                    self._wakeup.wake,
+                    patience=patience,
+                    has_failed=lambda: self._failure is not None,
+                )
+                if not settled:
                     bound = f"close_stall_timeout_ms={self.options.close_stall_timeout_ms}"
         finally:
             self._state = "closed"
@@ -252,18 +261,6 @@ class Producer:
     def network(self) -> NetworkClient:
         """The client's connections, for the adapters of other libraries' interfaces."""
         return self._client
-
-    async def _drain(self, patience: float) -> bool:
-        """Wait until all batches are settled. Return False if none was settled for ``patience`` seconds."""
-        self._accumulator.closing = True
-        self._wakeup.wake()
-        while self._failure is None and (waiting := self._batches.all()):
-            with trio.move_on_after(patience) as scope:
-                await waiting[0].wait()
-            # Other partitions may have made progress.
-            if scope.cancelled_caught and not any(batch.done or batch.pieces for batch in waiting):
-                return False
-        return True
 
     def _forget_topics(self) -> None:
         self._topics.by_name.clear()
@@ -492,19 +489,10 @@ class Producer:
         block. Cancelling stops only the waiting.
         """
         self._check_usable()
-        accumulator, since = self._accumulator, self._world.now()
-        accumulator.flushes += 1
+        since = self._world.now()
         try:
-            self._wakeup.wake()
-            await trio.lowlevel.checkpoint()
-            pending = self._batches.all()
-            while pending:
-                batch = pending.pop()
-                await batch.wait()
-                if batch.pieces:
-                    pending.extend(piece for _, piece in batch.pieces)
+            await flush(self._accumulator, self._wakeup.wake)
         finally:
-            accumulator.flushes -= 1
             self._times.add("flush", since)
         if self._failure is not None:
             raise self._failed_error()

@@ -6,7 +6,6 @@ wake-up runs `Sender.step`; between wake-ups the task sleeps until a linger time
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
@@ -16,30 +15,27 @@ from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.counters import new_counters
+from triokafka.client.producer.idempotence import Idempotence
 from triokafka.client.producer.request_sender import RequestSender
 from triokafka.client.producer.response_handler import ResponseHandler
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.client.producer.wakeup import Wakeup
-from triokafka.errors import KafkaError, ProtocolError, UnsupportedVersionError, for_code
+from triokafka.errors import KafkaError
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.broker_channel import BrokerChannel
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
-from triokafka.protocol.api.init_producer_id import InitProducerIdRequest
 from triokafka.world import World
 
-logger = logging.getLogger(__name__)
-
 _NEVER: Final = float("inf")
-_TRANSACTION_TIMEOUT_MS: Final = 60_000  # unused without a transactional id, but brokers check it
 
 
 class Sender:
     """Drives one producer's accumulator over one network client.
 
-    ``start_identity_task`` starts `fetch_identity` as a task of the producer. ``on_fatal`` gets errors after which the
-    producer cannot continue. `COUNTERS` describes the ``counters``.
+    ``start_identity_task`` starts `Idempotence.fetch_identity` as a task of the producer. ``on_fatal`` gets errors
+    after which the producer cannot continue. `COUNTERS` describes the ``counters``.
     """
 
     def __init__(
@@ -58,10 +54,20 @@ class Sender:
         transactional_id: str | None = None,
         completion: CompletionCheck | None = None,
     ) -> None:
-        self.identity = ProducerIdentity()
         self.counters = new_counters()
         self.batch_log = BatchLog()
         self._batches = accumulator.batches
+        self.idempotence = Idempotence(
+            accumulator,
+            client,
+            world=world,
+            counters=self.counters,
+            required=idempotence_required,
+            transactional=transactional_id is not None,
+            start_task=start_identity_task,
+            wake=wakeup.wake,
+            on_fatal=on_fatal,
+        )
         self._answers = ResponseHandler(
             self._batches,
             client,
@@ -71,7 +77,7 @@ class Sender:
             counters=self.counters,
             log=self.batch_log,
             hooks=hooks,
-            on_identity_lost=self._forget_identity,
+            on_identity_lost=self.idempotence.forget_identity,
             on_fatal=on_fatal,
         )
         settings = accumulator.settings
@@ -93,15 +99,11 @@ class Sender:
             transactional_id=transactional_id,
             completion=completion,
         )
-        self._transactional = transactional_id is not None
         self._accumulator = accumulator
         self._client = client
         self._world = world
         self._wakeup = wakeup
-        self._idempotence_required = idempotence_required
-        self._start_identity_task = start_identity_task
         self._on_fatal = on_fatal
-        self._identity_wanted = False
 
     # ---------------------------------------------------------------- the task
 
@@ -140,7 +142,7 @@ class Sender:
         """Do everything that is due; return the seconds until more may be due, unless `Wakeup.wake` is called
         before."""
         accumulator, client = self._accumulator, self._client
-        self._restart_partitions()
+        self.idempotence.restart_partitions()
         expiry = self._batches.next_expiry(now)
         if expiry <= 0:
             for batch in self._batches.take_expired(now, self.why_unacknowledged):
@@ -150,9 +152,8 @@ class Sender:
         if not accumulator.active:
             accumulator.note_refusals((), now)
             return expiry
-        if self._batches.idempotent and not self.identity.known:
-            if not self._transactional:
-                self._want_identity()
+        if self._batches.idempotent and not self.idempotence.identity.known:
+            self.idempotence.want_identity()
             return expiry
         cluster = client.cluster
         if self._may_send_only and (accumulator.in_hurry or not self._lingers) and self._sends_only(cluster, now):
@@ -177,7 +178,7 @@ class Sender:
             accumulator.note_refusals([node for node in refusing if node not in channels], now)
             if not channels:
                 return wait
-            drained = accumulator.drain(cluster, channels, now, self.identity)
+            drained = accumulator.drain(cluster, channels, now, self.idempotence.identity)
             if not drained:
                 return wait
             for node, batches in drained.items():
@@ -204,7 +205,7 @@ class Sender:
         channel = self._client.ready_channel(leader, now) if leader >= 0 else None
         if channel is None:
             return False
-        accumulator.take_only(head, cluster.leader_epoch_for(head.topic_partition), self.identity)
+        accumulator.take_only(head, cluster.leader_epoch_for(head.topic_partition), self.idempotence.identity)
         self._requests.send(channel, cluster, [head], now)
         return not accumulator.active
 
@@ -217,7 +218,7 @@ class Sender:
             self._requests.send(channel, cluster, batches, now)
             last: ProducerBatch | None = batches[-1]
             while last is not None and channel.is_ready(now):
-                last = self._accumulator.take_following(last, now, self.identity)
+                last = self._accumulator.take_following(last, now, self.idempotence.identity)
                 if last is not None:
                     self._requests.send(channel, cluster, [last], now)
         finally:
@@ -258,80 +259,7 @@ class Sender:
             self._client.metadata.use_topic(topic, now)  # must not expire while records wait
         self._client.request_metadata_update()
 
-    # ---------------------------------------------------------------- idempotence
-
     def begin_identity(self, identity: ProducerIdentity, *, implicit: bool) -> None:
         """Use the producer id and epoch that the transaction coordinator gave. ``implicit``: see `RequestSender`."""
-        if identity.producer_id != self.identity.producer_id:
-            self.counters["producer_id_total"] += 1
-        elif identity != self.identity:
-            self.counters["epoch_bump_total"] += 1
-        self.identity = identity
+        self.idempotence.use(identity)
         self._requests.implicit = implicit
-
-    def _restart_partitions(self) -> None:
-        if self._transactional:
-            return  # a new epoch comes from the coordinator, at the end of a transaction
-        lost = self._accumulator.queues.take_lost_numbers()
-        if lost and self.identity.known and not self._accumulator.closing:  # then no queue is created again
-            self._bump_epoch()
-        for queue in self._batches.take_restarts():
-            numbered_by = queue.sequences.identity
-            if numbered_by.producer_id == self.identity.producer_id and numbered_by.epoch >= self.identity.epoch:
-                self._bump_epoch()
-            if not self.identity.known:
-                self._batches.note_disturbed(queue)  # epochs are used up: wait for a new id
-                self._want_identity()
-                continue
-            logger.info("%s: the sequence restarts with %s", queue.topic_partition, self.identity)
-            queue.sequences.restart(self.identity)
-
-    def _bump_epoch(self) -> None:
-        self.counters["epoch_bump_total"] += 1
-        self.identity = self.identity.bumped()
-
-    def _forget_identity(self) -> None:
-        self.identity = ProducerIdentity()
-
-    def _want_identity(self) -> None:
-        if not self._identity_wanted:
-            self._identity_wanted = True
-            self._start_identity_task()
-
-    async def fetch_identity(self) -> None:
-        """Ask brokers for a producer id until one gives it; run as a separate task."""
-        backoff = self._batches.settings.retry_backoff
-        failures = 0
-        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS)
-        try:
-            while True:
-                error: Exception
-                try:
-                    response = await self._client.send_to_least_loaded(request)
-                    if not response.error_code and response.producer_id >= 0:
-                        self.identity = ProducerIdentity(response.producer_id, response.producer_epoch)
-                        self.counters["producer_id_total"] += 1
-                        return
-                    error = for_code(response.error_code)("the broker gave no producer id")
-                    if response.error_code and not error.retriable:
-                        raise error
-                except UnsupportedVersionError as unsupported:
-                    if self._idempotence_required:
-                        raise
-                    logger.warning(
-                        "Producer: idempotence is off, because the broker does not support it: %s", unsupported
-                    )
-                    self._batches.disable_idempotence()
-                    return
-                except KafkaError as failure:
-                    if not failure.retriable and not isinstance(failure, ProtocolError):
-                        raise
-                    error = failure  # another broker may give a valid response
-                failures += 1
-                logger.debug("producer id: the request failed; retrying: %s", error)
-                await trio.sleep(backoff.delay(failures, self._world.random.random()))
-        except KafkaError as fatal:
-            self._on_fatal(fatal)
-        finally:
-            self._identity_wanted = False
-            self._wakeup.wake()

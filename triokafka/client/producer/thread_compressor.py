@@ -11,8 +11,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.compressor import Compressor
-from triokafka.client.producer.lz4_compressor import Lz4Compressor, can_serve
 from triokafka.records import BatchBuilder
 from triokafka.world import World
 
@@ -33,7 +31,7 @@ processors, which event loop and broker keep busy: the same records per second, 
 _BYTES_PER_SECOND: Final = {"gzip": 60e6, "lz4": 800e6, "zstd": 450e6}
 """Approximate speed of the codecs at their default levels. Snappy is missing: its package needs the interpreter lock
 for each 32 KiB, and a thread would wait for the event loop each time."""
-_FAST_LZ4: Final = 9
+FAST_LZ4: Final = 9
 _ZSTD_SPEEDS: Final = ((3, 450e6), (6, 120e6), (12, 40e6))
 
 
@@ -42,7 +40,7 @@ def bytes_per_second(codec: str, level: int | None) -> float:
     speed = _BYTES_PER_SECOND.get(codec, float("inf"))
     if level is None:
         return speed
-    if codec == "lz4" and level != _FAST_LZ4:
+    if codec == "lz4" and level != FAST_LZ4:
         return 60e6
     if codec == "zstd":
         return next((known for upto, known in _ZSTD_SPEEDS if level <= upto), 5e6)
@@ -137,29 +135,6 @@ class ThreadCompressor:
             for batch, error in zip(batches, errors, strict=True):
                 batch.in_thread = False
                 self._on_done(batch, error)
-
-
-def compressor_for(
-    codec: str,
-    level: int | None,
-    *,
-    world: World,
-    start_task: Callable[[Callable[[], Awaitable[None]]], None],
-    on_done: Callable[[ProducerBatch, Exception | None], None],
-    wake: Callable[[], None],
-) -> Compressor:
-    """Return the compressor for a codec in this world.
-
-    ``on_done`` gets each batch that a thread is done with; then ``wake`` wakes the sender.
-    """
-    if codec == "lz4" and level in (None, _FAST_LZ4) and can_serve(world):
-        return Lz4Compressor(world=world, start_task=start_task, on_done=on_done, wake=wake)
-
-    def done(batch: ProducerBatch, error: Exception | None) -> None:
-        on_done(batch, error)
-        wake()
-
-    return ThreadCompressor(codec, level, world=world, start_task=start_task, on_done=done)
 
 
 def _compress_all(builders: list[BatchBuilder]) -> list[Exception | None]:

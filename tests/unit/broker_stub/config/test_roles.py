@@ -83,8 +83,51 @@ def test_voters_and_bootstrap_servers_are_addresses() -> None:
         ({"controller_quorum_voters": ("1:a:9093",)}, "'1:a:9093' is not id@host:port"),
         ({"controller_quorum_voters": ("1@a:1", "1@b:2")}, "two voters have the id 1"),
         ({"controller_quorum_bootstrap_servers": ("a",)}, "'a' is not host:port"),
+        (
+            {"listeners": ("SASL_SSL://:9092", "CONTROLLER://:9093"), "controller_quorum_voters": VOTERS},
+            "CONTROLLER has no entry in listener.security.protocol.map",
+        ),
+        (
+            {
+                "listeners": ("IN://:9092", "CONTROLLER://:9093"),
+                "listener_security_protocol_map": ("IN:SSL",),
+                "controller_quorum_voters": VOTERS,
+            },
+            "CONTROLLER has no entry in listener.security.protocol.map",
+        ),
+        (
+            {
+                "process_roles": ("broker",),
+                "node_id": 4,
+                "listeners": ("SSL://:9092",),
+                "controller_quorum_voters": VOTERS,
+            },
+            "CONTROLLER has no entry in listener.security.protocol.map",
+        ),
+        (
+            {
+                "process_roles": ("broker",),
+                "node_id": 4,
+                "controller_listener_names": ("SSL", "ADMIN"),
+                "controller_quorum_voters": VOTERS,
+            },
+            "ADMIN has no entry in listener.security.protocol.map",
+        ),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         BrokerConfig(**options)
+
+
+def test_controllers_of_a_secured_node_have_the_protocol_of_their_entry() -> None:
+    options: dict[str, Any] = {
+        "listeners": ("SASL_SSL://:9092", "CONTROLLER://:9093"),
+        "controller_quorum_voters": VOTERS,
+    }
+    for protocol in ("SSL", "PLAINTEXT"):
+        entries = ("SASL_SSL:SASL_SSL", f"CONTROLLER:{protocol}")
+        config = BrokerConfig(**options, listener_security_protocol_map=entries)
+        assert [one.security_protocol for one in config.controller_listeners] == [protocol]
+    alone = BrokerConfig(listeners=("SASL_SSL://:9092",))  # it has no listener of controllers, and needs no entry
+    assert alone.controller_listeners == ()

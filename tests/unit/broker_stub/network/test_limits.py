@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.network.limits import (
     ConnectingTooFastError,
     ConnectionConfig,
     ConnectionLimits,
     TooManyConnectionsError,
 )
+from triokafka.broker_stub.network.options import ip_connection_rates
 
 ONE, TWO = "192.0.2.1", "192.0.2.2"
 
@@ -92,3 +94,11 @@ def test_address_that_connects_too_fast_is_refused_and_others_are_not() -> None:
     limits.configure_ip_rates({})
     for _ in range(100):
         limits.opened("A", ONE, 12)
+
+
+def test_limits_of_addresses_hold_however_the_address_is_written() -> None:
+    entity = (("ip", "2001:DB8:0:0:0:0:0:7"),)
+    assert ip_connection_rates({entity: {"connection_creation_rate": 3.0}}) == {"2001:db8::7": 3.0}
+    assert ip_connection_rates({(("ip", None),): {"connection_creation_rate": 5.0}}) == {None: 5.0}
+    config = BrokerConfig(max_connections_per_ip_overrides="2001:db8:0:0:0:0:0:7:2, [::1]:4, 192.0.2.1:3, host:1")
+    assert config.connections_per_ip == {"2001:db8::7": 2, "::1": 4, "192.0.2.1": 3, "host": 1}

@@ -15,8 +15,8 @@ from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
-from triokafka.client.producer.compressor import Compressor
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
+from triokafka.client.producer.partition_queue import Compressor
 from triokafka.client.producer.record_size import record_bound
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.settled_event import SettledEvent

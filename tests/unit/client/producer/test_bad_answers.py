@@ -318,4 +318,4 @@ async def test_producer_id_is_requested_until_the_producer_has_one(answer: Any) 
         with trio.fail_after(60):
             assert (await (await producer.send("orders", b"a"))).offset == 0
         assert trio.current_time() - started > 0.3
-        assert producer._sender.identity.producer_id > 0
+        assert producer._sender.idempotence.identity.producer_id > 0

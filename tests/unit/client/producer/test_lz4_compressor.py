@@ -25,11 +25,12 @@ from tests.support.scripted_producing import memory_is_whole, scripted
 from tests.support.simulated import simulated
 from tests.unit.client.producer.test_accumulator import Bench
 from triokafka import kernels
-from triokafka.client.producer import lz4_compressor, thread_compressor
+from triokafka.client.producer import compressor, lz4_compressor
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.compressor import compressor_for
 from triokafka.client.producer.lz4_compressor import MOST_BYTES, MOST_GIVEN, WORTH_GIVING_BYTES, Lz4Compressor
 from triokafka.client.producer.settled_event import SettledEvent
-from triokafka.client.producer.thread_compressor import ThreadCompressor, compressor_for
+from triokafka.client.producer.thread_compressor import ThreadCompressor
 from triokafka.records import BatchBuilder, compress, decode_records
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
@@ -500,7 +501,7 @@ def give_threads(world: Any, chance: random.Random, monkeypatch: pytest.MonkeyPa
         return await function(*args)
 
     world.doorbell, world.run_in_thread = doorbell, run_in_thread
-    monkeypatch.setattr(thread_compressor, "can_serve", lambda world: True)
+    monkeypatch.setattr(compressor, "can_serve", lambda world: True)
     monkeypatch.setattr(lz4_compressor, "functions", lambda: (1, 1))
     monkeypatch.setattr(lz4_compressor, "Lz4Worker", worker)
     monkeypatch.setattr(lz4_compressor, "WORTH_GIVING_BYTES", 3_000)

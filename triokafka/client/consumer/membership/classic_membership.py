@@ -14,8 +14,8 @@ from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
 from triokafka.client.consumer.membership.classic_join import ClassicJoin
 from triokafka.client.consumer.membership.classic_member import ClassicMember, ClassicState
-from triokafka.client.consumer.membership.departure import Departure, LeaveRequest
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.leave_sender import LeaveRequest, LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
@@ -37,7 +37,7 @@ class ClassicMembership:
         join: ClassicJoin,
         clock: HeartbeatClock,
         status: MembershipStatus,
-        departure: Departure,
+        leave_sender: LeaveSender,
         failures: FailureTracker,
     ) -> None:
         self.member = member
@@ -46,7 +46,7 @@ class ClassicMembership:
         self._world = network.world
         self._join = join
         self._status = status
-        self._departure = departure
+        self._leave_sender = leave_sender
         self._failures = failures
         self._retry_backoff = options.retry_backoff_ms / 1000
         self._unanswered = 0
@@ -56,7 +56,7 @@ class ClassicMembership:
     @property
     def is_joining(self) -> bool:
         """Whether a join is under way, or waits until the member has left."""
-        return self._join.is_under_way or self._departure.under_way > 0
+        return self._join.is_under_way or self._leave_sender.under_way > 0
 
     @property
     def settled(self) -> bool:
@@ -160,9 +160,9 @@ class ClassicMembership:
 
     # ---------------------------------------------------------------- leaving
 
-    async def leave_for_slow_user(self) -> None:
+    async def leave_after_max_poll_interval(self) -> None:
         reason = "max_poll_interval_ms was exceeded"
-        await self._departure.send(self._leave_request(reason))
+        await self._leave_sender.send(self._leave_request(reason))
         self.member.forget_membership(reason, keep_member_id=False)
 
     def end(self, reason: str) -> LeaveRequest | None:

@@ -24,7 +24,7 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
     SubscribedTo,
     unsupported,
 )
-from triokafka.client.consumer.membership.departure import Departure, LeaveRequest
+from triokafka.client.consumer.membership.leave_sender import LeaveRequest, LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.network.network_client import NetworkClient
@@ -46,7 +46,7 @@ class ConsumerProtocolMembership:
         subscription: SubscriptionState,
         member: ConsumerProtocolMember,
         status: MembershipStatus,
-        departure: Departure,
+        leave_sender: LeaveSender,
         failures: FailureTracker,
     ) -> None:
         self.member = member
@@ -55,7 +55,7 @@ class ConsumerProtocolMembership:
         self._world = network.world
         self._subscription = subscription
         self._status = status
-        self._departure = departure
+        self._leave_sender = leave_sender
         self._failures = failures
         self._beat_scope: trio.CancelScope | None = None
         self._beaten = trio.Event()
@@ -122,7 +122,7 @@ class ConsumerProtocolMembership:
     def heartbeats(self) -> bool:
         member = self.member
         # The coordinator must receive the leave request of the last membership first.
-        return member.heartbeats and not (member.state is MemberState.JOINING and self._departure.under_way)
+        return member.heartbeats and not (member.state is MemberState.JOINING and self._leave_sender.under_way)
 
     @property
     def is_member(self) -> bool:
@@ -210,10 +210,10 @@ class ConsumerProtocolMembership:
 
     # ---------------------------------------------------------------- leaving
 
-    async def leave_for_slow_user(self) -> None:
+    async def leave_after_max_poll_interval(self) -> None:
         leave_request = self._leave_request()
         self.member.forget_membership("max_poll_interval_ms was exceeded")
-        await self._departure.send(leave_request)
+        await self._leave_sender.send(leave_request)
 
     def end(self, reason: str) -> LeaveRequest | None:
         if self._beat_scope is not None:
