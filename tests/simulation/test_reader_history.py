@@ -8,7 +8,9 @@ from tests.support.reader_history import Entry, ReaderHistory
 from triokafka.structs import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
-LOG = {PARTITION: [(0, b"a"), (1, b"b"), (3, b"c"), (4, b"d")]}  # offset 2 has no record
+LOG: dict[TopicPartition, list[Entry]] = {
+    PARTITION: [(0, b"a"), (1, b"b"), (3, b"c"), (4, b"d")]
+}  # offset 2 has no record
 
 
 def anomalies(*polls: list[Entry], log: dict[TopicPartition, list[Entry]] = LOG) -> list[str]:
