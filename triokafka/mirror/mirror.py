@@ -9,16 +9,9 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.producer.producer import Producer
-from triokafka.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    ConfigurationError,
-    KafkaError,
-    ProducerFencedError,
-    UnsupportedVersionError,
-)
 from triokafka.mirror.acl_replication import AclReplication
 from triokafka.mirror.checkpoints import GroupCheckpoints
 from triokafka.mirror.cluster_side import ClusterSide
@@ -37,12 +30,12 @@ from triokafka.world.system import RealWorld
 logger = logging.getLogger(__name__)
 
 _FOR_GOOD: Final = (
-    AuthenticationError,
-    AuthorizationError,
-    ConfigurationError,
+    errors.AuthenticationError,
+    errors.AuthorizationError,
+    errors.ConfigurationError,
     MirrorPositionsError,
-    ProducerFencedError,
-    UnsupportedVersionError,
+    errors.ProducerFencedError,
+    errors.UnsupportedVersionError,
 )
 """Errors that a new attempt does not mend."""
 _STATUS_MS: Final = 2_000
@@ -172,7 +165,7 @@ class Mirror:
                     timeout_ms=_STATUS_MS,
                 )
                 lag = sum(max(0, ends[flow.source].offset - flow.offsets.next_offset) for flow in flows)
-            except KafkaError:
+            except errors.KafkaError:
                 lag = -1
         return MirrorStatus(
             partitions=len(self._state.wanted),
@@ -250,7 +243,7 @@ class Mirror:
             except Exception as error:
                 problems = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
                 for problem in problems:
-                    if not isinstance(problem, KafkaError) or isinstance(problem, _FOR_GOOD):
+                    if not isinstance(problem, errors.KafkaError) or isinstance(problem, _FOR_GOOD):
                         raise
                 failures += 1
                 self._failure = str(problems[0])
