@@ -20,7 +20,7 @@ from triokafka.backoff import Backoff
 from triokafka.network.broker_addresses import BrokerAddress, broker_addresses
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
-from triokafka.network.in_flight import Completion
+from triokafka.network.in_flight_request import Completion
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.silent_close import SilentClose, SilentCloseExplainer
 from triokafka.network.tls_failures import handshake_error

@@ -22,7 +22,7 @@ from triokafka.network.connection import Connection
 from triokafka.network.connector import Connector
 from triokafka.network.coordinators import Coordinators
 from triokafka.network.dead_peer import needs_checked_connection
-from triokafka.network.in_flight import Completion
+from triokafka.network.in_flight_request import Completion
 from triokafka.network.known_brokers import KnownBrokers
 from triokafka.network.metadata import Metadata
 from triokafka.network.metadata_updater import MetadataUpdater
