@@ -14,6 +14,7 @@ from triokafka.client.config import AdminOptions
 from triokafka.errors import (
     BrokerResponseError,
     CoordinatorNotAvailableError,
+    InvalidRequestError,
     KafkaError,
     KafkaTimeoutError,
     NotControllerError,
@@ -177,6 +178,8 @@ class AdminRequests:
             return None
         kind = for_code(code)
         error = kind(f"{item}: {message or in_words(kind)}")
+        if message and isinstance(error, InvalidRequestError):
+            error.advice = ""  # type: ignore[misc]  # to read that message
         if isinstance(error, NotControllerError):
             self._route.unreachable = None
         if isinstance(error, NotControllerError) or error.invalid_metadata:
