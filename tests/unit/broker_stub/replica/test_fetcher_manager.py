@@ -69,6 +69,7 @@ class Channel:
 
     def __init__(self, leader: Leader) -> None:
         self.offsets: dict[int, int] = {}
+        self.partition_max_bytes = 0
         self._leader = leader
         self._waiter: ResponseWaiter | None = None
 
@@ -80,7 +81,9 @@ class Channel:
 
     async def submit(self, request: Any, *, api: Any = None, timeout_ms: float | None = None) -> ResponseWaiter:
         fetch: FetchRequest = request(16)
-        self.offsets = {one.partition: one.fetch_offset for topic in fetch.topics for one in topic.partitions}
+        partitions = [one for topic in fetch.topics for one in topic.partitions]
+        self.offsets = {one.partition: one.fetch_offset for one in partitions}
+        (self.partition_max_bytes,) = {one.partition_max_bytes for one in partitions}
         waiter = self._waiter = ResponseWaiter()
         self.answer()
         return waiter
@@ -168,11 +171,15 @@ async def test_partitions_are_spread_over_the_fetchers_of_a_leader(fetchers: int
         assert follower.logs() == [records(log) for log in leader.logs]
 
 
-async def test_partition_has_the_same_fetcher_after_every_start() -> None:
-    """In every process: Python's hash of a text differs between them."""
-    for _ in range(2):
-        async with replicating(3) as (leader, _follower):
-            assert leader.followed == [(0, 3, 6, 9), (1, 4, 7, 10), (2, 5, 8, 11)]
+@pytest.mark.parametrize(
+    ("fetchers", "expected"),
+    [(3, [(1, 4, 7, 10), (2, 5, 8, 11), (0, 3, 6, 9)]), (5, [(4, 9), (0, 5, 10), (1, 6, 11), (2, 7), (3, 8)])],
+)
+async def test_partition_has_the_same_fetcher_in_every_process(fetchers: int, expected: list[tuple[int, ...]]) -> None:
+    """Python's hash of a text differs between processes."""
+    async with replicating(fetchers) as (_leader, follower):
+        found = [tuple(sorted(key.partition for key in lags)) for _, lags in follower.manager.lags_by_fetcher()]
+        assert found == expected
 
 
 async def test_changed_number_of_fetchers_loses_and_doubles_nothing() -> None:
@@ -194,6 +201,17 @@ async def test_fetchers_run_on_when_their_options_are_the_same() -> None:
         follower.set_fetchers(2)
         await wait_all_tasks_blocked()
         assert leader.channels == before
+
+
+async def test_other_options_apply_to_every_fetcher_at_once() -> None:
+    async with replicating(2) as (leader, follower):
+        before = list(leader.channels)
+        follower.manager.reconfigure(FetcherConfig(num_fetchers=2, fetch_max_bytes=2_000), follower.image)
+        leader.append()
+        await wait_all_tasks_blocked()
+        assert len(leader.channels) == 2 and not set(before) & set(leader.channels)
+        assert {channel.partition_max_bytes for channel in leader.channels} == {2_000}
+        assert follower.logs() == [records(log) for log in leader.logs]
 
 
 async def test_fetcher_without_partitions_ends() -> None:
