@@ -14,6 +14,7 @@ from triokafka.asyncio.as_aiokafka import install_as_aiokafka
 
 install_as_aiokafka()
 
+from aiokafka.errors import ConsumerStoppedError  # noqa: E402
 from faststream import FastStream  # noqa: E402
 from faststream.kafka import KafkaBroker  # noqa: E402
 
@@ -45,4 +46,7 @@ async def order() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(app.run())
+    try:
+        asyncio.run(app.run())
+    except ConsumerStoppedError:  # Ctrl-C during the start
+        sys.exit(130)

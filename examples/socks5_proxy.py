@@ -59,4 +59,6 @@ async def main(bootstrap_servers: str, proxy_host: str, proxy_port: str, topic: 
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (4, 5):
+        sys.exit(f"usage: python {sys.argv[0]} HOST:PORT PROXY_HOST PROXY_PORT [TOPIC]")
     trio.run(main, *sys.argv[1:])

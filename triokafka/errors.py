@@ -22,7 +22,7 @@ class KafkaError(RuntimeError):
 
     retriable: ClassVar[bool] = False
     invalid_metadata: ClassVar[bool] = False
-    advice: ClassVar[str] = ""
+    advice: str = ""
 
     def fresh_copy(self) -> Self:
         """Return an equal error without traceback and cause, to store it, or to raise a stored error.
@@ -146,6 +146,13 @@ class UnknownTopicOrPartitionError(InvalidMetadataError, BrokerResponseError):
 
     code = 3
     advice = "Create the topic, check its name, or wait for a new topic to reach every broker."
+
+    @classmethod
+    def of_partition(cls, message: str) -> Self:
+        """Return the error for a partition that a known topic does not have."""
+        error = cls(message)
+        error.advice = "Choose one of its partitions, or add partitions to the topic."
+        return error
 
 
 class InvalidFetchRequestError(BrokerResponseError):

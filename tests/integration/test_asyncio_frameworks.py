@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import metadata
 from pathlib import Path
@@ -199,3 +200,18 @@ def test_programs_of_aiokafkas_readme_run_unchanged(bootstrap: str) -> None:
     finally:
         consumer.send_signal(signal.SIGINT)
         consumer.communicate(timeout=30)
+
+
+def test_faststream_example_that_is_stopped_while_it_starts_prints_no_traceback(bootstrap: str) -> None:
+    pytest.importorskip("faststream", reason="FastStream is not installed")
+    command = [sys.executable, str(ROOT / "examples" / "faststream_orders.py"), bootstrap]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as process:
+        assert process.stdout is not None
+        assert "waiting for messages" in process.stdout.readline()
+        time.sleep(1)  # the first consumer joins its group, which takes three seconds
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode in (0, 130), errors
+    assert "Traceback" not in errors

@@ -303,6 +303,28 @@ def test_address_above_its_connection_rate_quota_is_refused() -> None:
     simulate(scenario)
 
 
+def test_controller_applies_the_connection_rate_quotas_of_addresses() -> None:
+    async def scenario(world: Simulation) -> None:
+        listeners = (f"PLAINTEXT://broker:{PORT}", f"CONTROLLER://broker:{INTERNAL_PORT}")
+        voters = (f"1@broker:{INTERNAL_PORT}",)
+        async with broker_in(world, listeners=listeners, controller_quorum_voters=voters) as broker:
+            entry = EntryData(
+                entity=[EntityData(entity_type="ip", entity_name="10.0.0.1")],
+                ops=[OpData(key="connection_creation_rate", value=1.0)],
+            )
+            await broker.gateway.send(AlterClientQuotasRequest(entries=[entry]))
+            others = world.host("10.0.0.1").world
+            accepted = [RawClient(await others.connect("broker", INTERNAL_PORT)) for _ in range(10)]
+            with trio.fail_after(5):
+                assert await RawClient(await others.connect("broker", INTERNAL_PORT)).closed()
+            for client in accepted:
+                with trio.move_on_after(0.1) as waited:
+                    await client.closed()
+                assert waited.cancelled_caught
+
+    simulate(scenario)
+
+
 def test_limits_change_while_the_broker_runs() -> None:
     """Excess connections are closed; slots are shared by all listeners."""
 

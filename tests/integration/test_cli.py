@@ -576,10 +576,19 @@ class TestWithoutABroker:
         sentence = "triokafka: standard output: No space left on device. The output is incomplete.\n"
         assert (done.returncode, done.stderr) == (1, sentence)
 
-    def test_closed_output_is_not_an_error(self, broker: str, tool: Tool) -> None:
+    @pytest.mark.parametrize(
+        "words", ["consume unheard --from-beginning --max-messages 1", "topics list", "topics list --json", "--version"]
+    )
+    def test_closed_output_is_one_error_line(self, words: str, broker: str, tool: Tool) -> None:
         """As with ``>&-`` in a shell: there is no standard output at all."""
         tool("produce", "unheard", stdin="1\n")
-        consume = f"{sys.executable} -m triokafka consume unheard --from-beginning --max-messages 1"
-        shell = f"exec {consume} --bootstrap-server {broker} <&- >&-"
+        address = "" if words == "--version" else f"--bootstrap-server {broker}"
+        shell = f"exec {sys.executable} -m triokafka {words} {address} <&- >&-"
+        done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, text=True, check=False)
+        sentence = "triokafka: standard output: Bad file descriptor. The output is incomplete."
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (1, sentence)
+
+    def test_produce_needs_no_output(self, broker: str) -> None:
+        shell = f"exec {sys.executable} -m triokafka produce unheard --value 1 --bootstrap-server {broker} <&- >&-"
         done = subprocess.run(["sh", "-c", shell], stderr=subprocess.PIPE, check=False)
-        assert (done.returncode, done.stderr) == (0, b"Processed a total of 1 messages\n")
+        assert (done.returncode, done.stderr) == (0, b"1 record acknowledged\n")

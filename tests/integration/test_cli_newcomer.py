@@ -133,6 +133,11 @@ def test_key_headers_and_partition_of_the_command_line_are_those_of_every_line(b
         record = json.loads(line)
         assert (record["partition"], record["key"], record["value"]) == (2, "k", value)
         assert [header["value"] for header in record["headers"]] == ["1", ""]
+    done = run(broker, "produce", "keyed", "--partition", "9", "--value", "one")
+    assert done.returncode == 1 and done.stderr.splitlines()[0] == (
+        "triokafka: topic 'keyed' has no partition 9: it has 3, numbered from 0."
+        " Choose one of its partitions, or add partitions to the topic."
+    )
     done = run(broker, "produce", "keyed", "-k", "k", "--property", "parse.key=true")
     assert done.returncode == 2 and "--key and a key in each line" in done.stderr
     assert "takes NAME=VALUE, not 'x'" in run(broker, "produce", "keyed", "-H", "x").stderr

@@ -207,6 +207,27 @@ class TestOffsets:
         )
 
 
+class TestNothingFound:
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            ("list --state Ongoing", "No transactional ids found.\n"),
+            ("find-hanging --topic idle", "No hanging transactions found.\n"),
+            ("describe-producers --topic idle --partition 0", "No producers found in idle-0.\n"),
+        ],
+    )
+    def test_sentence_replaces_a_table_without_rows(self, words: str, sentence: str, tool: Tool) -> None:
+        tool("topics", "create", "idle", "--if-not-exists")
+        assert tool("transactions", *words.split()) == (0, "", sentence)
+        assert tool.ok("transactions", *words.split(), "--json") == "[]\n"
+
+    def test_missing_authorizer_is_one_error_line(self, tool: Tool) -> None:
+        for words in ("add --allow-principal User:a --producer", "remove --allow-principal User:a --producer --yes"):
+            assert tool.fails("acls", *words.split(), "--topic", "idle") == (
+                "triokafka: ACLs: No Authorizer is configured. Configure an authorizer before managing ACLs."
+            )
+
+
 class TestFormats:
     """Keys and values of ``produce`` and ``consume``."""
 

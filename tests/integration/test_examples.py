@@ -179,6 +179,14 @@ def test_asyncio_program_reads_its_own_records(bootstrap: str) -> None:
     assert sent == "sent 100 to partition 0" and read_back == "read and committed 100"
 
 
+def test_proxy_example_without_arguments_prints_its_usage() -> None:
+    command = [sys.executable, str(ROOT / "examples" / "socks5_proxy.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT)})
+    assert (done.returncode, done.stderr) == (
+        1, f"usage: python {command[1]} HOST:PORT PROXY_HOST PROXY_PORT [TOPIC]\n"
+    )  # fmt: skip
+
+
 def test_simulation_survives_the_kill_with_any_seed() -> None:
     for seed in ("7", "8"):
         assert run_example("simulation.py", seed).startswith(f"seed {seed}: all 200 records, once and in order")

@@ -19,6 +19,7 @@ import trio
 import triokafka
 from tests.support.read_back import read_all
 from tests.support.waiting import eventually
+from triokafka.errors import ConfigurationError
 from triokafka.mirror import Mirror, MirrorOptions
 from triokafka.mirror.progress import read_checkpoints, read_positions
 from triokafka.security.acl import (
@@ -178,6 +179,29 @@ async def test_identity_policy_skips_topics_written_by_a_running_flow(caplog: py
             assert "would loop" in (await looped.status()).left_out["orders"]
             nursery.cancel_scope.cancel()
         assert len(await records(west, "orders", 0)) == 5
+
+
+@pytest.mark.parametrize(
+    ("naming", "endless"),
+    [
+        ("prefix", "topic orders would be copied to west.orders, and"),
+        ("identity", "topic orders would be copied to itself"),
+    ],
+)
+async def test_copy_of_a_cluster_into_itself_without_end_is_refused(naming: Any, endless: str) -> None:
+    async with running_broker() as west:
+        await write(west, "orders", 10)
+        with pytest.raises(ConfigurationError, match=f"source and target are the same cluster: {endless}"):
+            await mirror(west, west, naming=naming)
+        async with triokafka.AdminClient(bootstrap_servers=west.bootstrap_servers) as admin:
+            assert [topic.name for topic in await admin.list_topics()] == ["orders"]
+
+
+async def test_topic_is_copied_within_one_cluster_if_the_copy_is_left_out() -> None:
+    async with running_broker() as west:
+        await write(west, "orders", 10)
+        await mirror(west, west, topics=("orders",))
+        assert await records(west, "west.orders", 0) == await records(west, "orders", 0)
 
 
 async def test_topic_that_was_recreated_starts_over(caplog: pytest.LogCaptureFixture) -> None:
@@ -487,6 +511,7 @@ async def test_command_explains_that_nothing_was_mirrored(words: tuple[str, ...]
             capture_stderr=True,
         )
     assert b"of the cluster wset. Check --source-alias" in shown.stderr
+    assert shown.stdout == b""
 
 
 async def test_command_ends_cleanly_on_a_signal(tmp_path: Path) -> None:

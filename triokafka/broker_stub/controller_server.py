@@ -25,7 +25,7 @@ from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
-from triokafka.broker_stub.network.options import socket_config
+from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.node_security import listener_security
 from triokafka.broker_stub.request.dispatcher import Dispatcher
@@ -139,6 +139,7 @@ class ControllerServer:
     def _metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if image.client_quotas is not self._metadata.image.client_quotas:
             self._quotas.configure(image.client_quotas)
+            self.sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
         self._metadata.update(delta, image)
         if self._listener_security is not None and any(
             kind == ConfigResourceType.BROKER for kind, _ in delta.changed_configs

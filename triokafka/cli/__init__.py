@@ -12,13 +12,14 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import IO
 
 
 def main() -> None:
     """Run the command line and exit."""
     # If the parent process closed standard streams, reopen them, so that no socket gets file descriptor 0, 1 or 2.
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 - open until the process ends
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stdout = sys.stdout or _closed_output(sys.argv[1:])
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     _print_any_text()
     gc.disable()  # imports leave no garbage
@@ -30,6 +31,15 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     sys.exit(run())
+
+
+def _closed_output(arguments: Sequence[str]) -> IO[str]:
+    """Return the output of a process without standard output: a write fails, as it does in other programs.
+
+    Services go on without it.
+    """
+    runs_on = arguments[:1] in (["broker"], ["cluster"], ["console"]) or arguments[:2] == ["mirror", "run"]
+    return open(os.open(os.devnull, os.O_WRONLY if runs_on else os.O_RDONLY), "w")
 
 
 def _print_any_text() -> None:

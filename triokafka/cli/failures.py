@@ -7,9 +7,12 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from triokafka.errors import KafkaError
+
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
+"""Error numbers of a full disk, a limit, and a standard output that is closed."""
 
 
 def status_of(error: BaseException) -> int:
@@ -30,7 +33,7 @@ def status_of(error: BaseException) -> int:
 
 def _unwritable(error: BaseException) -> str:
     """Return the sentence for a standard output that cannot be written; empty for other errors."""
-    if not isinstance(error, OSError) or error.filename or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if not isinstance(error, OSError) or error.filename or error.errno not in _UNWRITABLE:
         return ""
     with suppress(OSError, ValueError):
         # Nothing more can be printed, and the interpreter must not try again at its exit.
@@ -45,8 +48,8 @@ def _status_of_group(group: BaseExceptionGroup[BaseException]) -> int:
     leaves = _leaves(expected)
     if any(isinstance(error, KeyboardInterrupt) for error in leaves):
         return _interrupted()
-    for error in leaves:
-        _print(_unwritable(error) or describe(error))
+    for sentence in dict.fromkeys(_unwritable(error) or describe(error) for error in leaves):
+        _print(sentence)
     return 1
 
 

@@ -98,7 +98,7 @@ async def list_transactions(
         "producer_id": "ProducerId",
         "state": "TransactionState",
     }
-    return _print_with_errors(output, titles, sorted(rows), found.errors.values())
+    return _print_with_errors(output, titles, sorted(rows), found.errors.values(), "No transactional ids found.")
 
 
 @command.command("describe", epilog=examples("triokafka transactions describe --transactional-id billing-1"))
@@ -139,7 +139,7 @@ async def describe(admin: AdminClient, transactional_ids: tuple[str, ...], outpu
         "duration_ms": "TransactionDurationMs",
         "partitions": "TopicPartitions",
     }
-    return _print_with_errors(output, titles, rows, found.errors.values())
+    return _print_with_errors(output, titles, rows, found.errors.values(), "")
 
 
 @command.command(
@@ -171,7 +171,7 @@ async def describe_producers(admin: AdminClient, topic: str, partition: int, bro
         "last_timestamp": "LastTimestamp",
         "transaction_start_offset": "CurrentTransactionStartOffset",
     }
-    _print(output, titles, rows)
+    _print(output, titles, rows, f"No producers found in {topic}-{partition}.")
     return 0
 
 
@@ -245,7 +245,7 @@ async def find_hanging(
         "duration_min": "Duration(min)",
         "transactional_id": "TransactionalId",
     }
-    _print(output, titles, rows)
+    _print(output, titles, rows, "No hanging transactions found.")
     if found and output == "text":
         one = found[0]
         click.echo(
@@ -344,21 +344,30 @@ async def _producers(
     return found[partition]
 
 
-def _print(output: str, titles: Mapping[str, str], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Print rows as JSON with the names of the columns, or under the titles that ``kafka-transactions`` gives them."""
+def _print(output: str, titles: Mapping[str, str], rows: Sequence[tuple[Any, ...]], nothing: str) -> None:
+    """Print rows as JSON with the names of the columns, or under the titles that ``kafka-transactions`` gives them.
+
+    ``nothing`` is the sentence in place of a table without rows.
+    """
     if output == "json":
         print_json([dict(zip(titles, row, strict=True)) for row in rows])
+    elif not rows:
+        click.echo(nothing, err=True)
     else:
         cells = [["None" if value is None else value for value in row] for row in rows]
         print_table([Column(title, name == "partitions") for name, title in titles.items()], cells)
 
 
 def _print_with_errors(
-    output: str, titles: Mapping[str, str], rows: Sequence[tuple[Any, ...]], errors: Collection[Exception]
+    output: str,
+    titles: Mapping[str, str],
+    rows: Sequence[tuple[Any, ...]],
+    errors: Collection[Exception],
+    nothing: str,
 ) -> int:
     """Print the rows, and then the errors; if there are only errors, no titles. Return the exit status."""
     if rows or not errors or output == "json":
-        _print(output, titles, rows)
+        _print(output, titles, rows, nothing)
     return _complain(errors)
 
 

@@ -114,7 +114,7 @@ def _refuse_missing(bound: Mapping[TopicPartition, _Place], partitions: Sequence
     for partition in bound:
         same = [each.partition for each in partitions if each.topic == partition.topic]
         if partition.partition not in same:
-            raise UnknownTopicOrPartitionError(
+            raise UnknownTopicOrPartitionError.of_partition(
                 f"there is no partition {partition}: topic {partition.topic!r} has {min(same)} to {max(same)}"
             )
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from triokafka.client.admin import AdminClient
 from triokafka.client.admin.types import ConfigResource, NewTopic
@@ -12,9 +12,15 @@ from triokafka.console.cluster_view import ClusterView
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.structs import TopicPartition
 
+Change: TypeAlias = Callable[[ClusterView, Mapping[str, Any]], Awaitable[dict[str, Any] | None]]
+
 
 class InvalidChangeError(ValueError):
     """The page, or another program, sent something that is not valid."""
+
+
+class ReadOnlyError(Exception):
+    """The console was started without ``--allow-changes``."""
 
 
 def _text(given: Mapping[str, Any], name: str) -> str:
@@ -109,7 +115,7 @@ async def delete_group(view: ClusterView, given: Mapping[str, Any]) -> None:
     await view.admin.delete_groups([group])
 
 
-CHANGES = {
+CHANGES: Final[dict[str, Change]] = {
     "create-topic": create_topic,
     "delete-topic": delete_topic,
     "add-partitions": add_partitions,
@@ -119,3 +125,14 @@ CHANGES = {
     "delete-group": delete_group,
 }
 """The changes by the name in their address."""
+
+
+def change_named(name: str, *, allowed: bool) -> Change | None:
+    """Return the change with this name in its address, None if there is none.
+
+    Raises:
+        ReadOnlyError: changes are not allowed.
+    """
+    if not allowed:
+        raise ReadOnlyError("this console is read-only: start it with --allow-changes")
+    return CHANGES.get(name)

@@ -72,7 +72,7 @@ def readings(text: str) -> dict[str, float]:
     for one in CHARTED:
         wanted.setdefault(one.metric, []).append(one)
     found: dict[str, float] = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):  # names of clients may have other line breaks of Unicode
         charts = wanted.get(line.partition("{")[0].partition(" ")[0])
         if charts is None:
             continue

@@ -10,10 +10,11 @@ from zlib import crc32
 
 from triokafka.client.admin import AdminClient
 from triokafka.client.admin.types import ConfigEntry, ConfigResource, NewTopic, TopicDescription
-from triokafka.errors import KafkaError, UnsupportedVersionError
+from triokafka.errors import ConfigurationError, KafkaError, UnsupportedVersionError
 from triokafka.mirror.active_flow import topics_of_active_flow
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.naming import IdentityNaming, is_internal
+from triokafka.mirror.one_cluster import are_one_cluster
 from triokafka.mirror.options import MirrorOptions
 from triokafka.protocol.configuration import ConfigSource
 from triokafka.structs import TopicPartition
@@ -50,22 +51,16 @@ class TopicReplication:
         self.remote: dict[str, str] = {}
         """Topics of the target by name of the source's topic, as of the last refresh."""
         self._logged: dict[str, str] = {}
+        self._may_be_one_cluster = True
 
     async def refresh(self) -> dict[TopicPartition, MirroredPartition]:
         """Bring the target up to date, and return the partitions that this shard mirrors.
 
         Raises:
-            KafkaError: one of the clusters did not answer, or refused to list its topics.
+            ConfigurationError, KafkaError: as for `wanted_topics`.
         """
         self.failures = {}
-        listed = [topic.name for topic in await self._source.admin.list_topics()]
-        wanted = [
-            name
-            for name in listed
-            if self._filter.accepts(name)
-            and not is_internal(name)
-            and not self._naming.is_cycle(name, self._options.target_alias)
-        ]
+        wanted = await self.wanted_topics()
         if isinstance(self._naming, IdentityNaming):
             wanted = await self._without_cycles(wanted)
         described = await self._source.admin.describe_topics(wanted)
@@ -82,6 +77,37 @@ class TopicReplication:
             if crc32(f"{name}-{number}".encode()) % self._options.shards == self._options.shard
         }
 
+    async def wanted_topics(self) -> list[str]:
+        """Return the topics of the source that the options select.
+
+        Raises:
+            ConfigurationError: source and target are one cluster, and a copy would be copied again without end.
+            KafkaError: one of the clusters did not answer, or refused to list its topics.
+        """
+        one_cluster = self._may_be_one_cluster and await are_one_cluster(self._source, self._target)
+        wanted = [topic.name for topic in await self._source.admin.list_topics() if self._is_wanted(topic.name)]
+        endless = next((name for name in wanted if self._is_wanted(self._remote(name))), None)
+        if endless is not None:
+            if one_cluster:
+                copy = self._remote(endless)
+                what = "itself" if copy == endless else f"{copy}, and that again, without end"
+                raise ConfigurationError(
+                    f"source and target are the same cluster: topic {endless} would be copied to {what}."
+                    " Name another cluster, or choose topics that leave out the copies"
+                )
+            self._may_be_one_cluster = False
+        return wanted
+
+    def _is_wanted(self, name: str) -> bool:
+        return (
+            self._filter.accepts(name)
+            and not is_internal(name)
+            and not self._naming.is_cycle(name, self._options.target_alias)
+        )
+
+    def _remote(self, name: str) -> str:
+        return self._naming.remote_topic(self._options.source_alias, name)
+
     async def _without_cycles(self, names: list[str]) -> list[str]:
         """Leave out topics that a running flow in the other direction writes to this source."""
         theirs = await topics_of_active_flow(self._source, self._target, self._world.wall_ms())
@@ -91,7 +117,7 @@ class TopicReplication:
 
     async def _replicate(self, sources: Mapping[str, TopicDescription]) -> dict[str, str]:
         """Return the remote topics that exist with enough partitions, by name of the source topic."""
-        remote = {name: self._naming.remote_topic(self._options.source_alias, name) for name in sources}
+        remote = {name: self._remote(name) for name in sources}
         configs = await self._configs(self._source.admin, sources)
         present = {topic.name for topic in await self._target.admin.list_topics(include_internal=True)}
         new = [name for name in sources if remote[name] not in present]

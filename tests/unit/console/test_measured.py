@@ -38,6 +38,11 @@ def test_exported_metrics_are_read_and_summed() -> None:
     assert found == {"bytes-in": 100, "requests": 5, "produce-time": 12.5, "idle": 50}
 
 
+def test_name_of_a_client_cannot_add_a_metric() -> None:
+    forged = "\u2028kafka_server_brokertopicmetrics_bytesin_total 9\u2028"
+    assert readings(f'kafka_server_produce_byte_rate{{client_id="{forged}"}} 1\n') == {}
+
+
 def test_series_are_bounded_and_the_quietest_goes_first() -> None:
     history = SeriesHistory(most_series=3, most_samples=2)
     for now in range(4):

@@ -222,7 +222,7 @@ class ConsumerSession:
             return False
         membership = self.consumer.engine.membership
         if membership is not None:
-            membership.clock.idle_before = self._idle_seconds
+            membership.poll_interval.idle_before = self._idle_seconds
         return True
 
     async def _poll(self) -> None:

@@ -7,6 +7,7 @@ THROTTLING_QUOTA_EXCEEDED (KIP-599). v6: topics by name or id (KIP-516).
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import Access, or_cluster
@@ -24,6 +25,7 @@ from triokafka.security.acl import AclOperation, ResourceType
 
 _STRICT_SINCE: Final = 5
 _BY_ID_SINCE: Final = 6
+_NO_ID: Final = UUID(int=0)
 
 
 def _asked(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
@@ -73,26 +75,36 @@ async def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -
 
 
 def _denied(topic: DeleteTopicState, image: MetadataImage, context: RequestContext) -> DeletableTopicResult | None:
-    """Return the error for a topic that the client may not delete, or None.
+    """Return the error for a topic that the client may not delete, or None: then the controller gets it.
 
-    The error does not reveal whether the topic exists to a client that may not describe it.
+    The error does not reveal whether the topic exists to a client that may not describe it. The controller does not
+    get a topic that is unknown here either, unless the client may delete it: it may have been created since.
     """
     name = topic.name
+    if name is None and topic.topic_id == _NO_ID:
+        return None  # the controller refuses it
+    if not context.denied_for_cluster(AclOperation.DELETE, audit=False):
+        return None
     if name is None:
         found = image.topics_by_id.get(topic.topic_id)
         if found is None:
-            return None
+            return _unknown(topic, errors.UnknownTopicIdError, "This server does not host this topic ID.")
         name = found.name
-    if not context.denied_for_cluster(AclOperation.DELETE, audit=False) or not context.denied(
-        AclOperation.DELETE, ResourceType.TOPIC, name
-    ):
-        return None
+    denied = context.denied(AclOperation.DELETE, ResourceType.TOPIC, name)
     visible = not context.denied(AclOperation.DESCRIBE, ResourceType.TOPIC, name, audit=False)
-    if visible and name not in image.topics:
+    if not denied and (visible or topic.name is None):
         return None
+    if visible and name not in image.topics:
+        if topic.topic_id != _NO_ID:
+            return None  # the controller refuses a name together with an id
+        return _unknown(topic, errors.UnknownTopicOrPartitionError, "This server does not host this topic-partition.")
     return DeletableTopicResult(
         name=name if visible or topic.name is not None else None,
         topic_id=topic.topic_id,
         error_code=errors.TopicAuthorizationFailedError.code,
         error_message="Authorization failed.",
     )
+
+
+def _unknown(topic: DeleteTopicState, error: type[errors.BrokerResponseError], message: str) -> DeletableTopicResult:
+    return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id, error_code=error.code, error_message=message)

@@ -376,9 +376,10 @@ class BrokerConfig(NodeOptions, NetworkOptions, TopicOptions, LogOptions, GroupO
             for broker_key, factor in definition.broker_keys:
                 value = getattr(self, broker_key.replace(".", "_"))
                 if value is not None:
-                    # -1 means "no limit" in every unit.
+                    # -1 means "no limit" in every unit, and for retention.ms every negative number does.
                     values[definition.name] = value * factor if factor != 1 and value > 0 else value
                     break
+        values["retention.ms"] = max(values["retention.ms"], -1)
         return LogConfig().with_values(values)
 
 

@@ -63,10 +63,10 @@ def _class(documentation: str) -> Any:
 _UNSET: Final = object()
 
 
-def _for_topics(topic_key: str, default: Any = _UNSET) -> Any:
+def _for_topics(topic_key: str, default: Any = _UNSET, *, any_number: bool = False) -> Any:
     """Return an option that sets the default of the topic configuration ``topic_key``.
 
-    ``default`` replaces the default of the topic configuration.
+    ``default`` replaces the default of the topic configuration. With ``any_number`` its limits do not apply.
     """
     topic = log_config.DEFINITIONS[topic_key]
 
@@ -80,7 +80,7 @@ def _for_topics(topic_key: str, default: Any = _UNSET) -> Any:
         topic.default if default is _UNSET else default,
         f"The default of the topic configuration {topic_key}. {topic.doc}",
         update_mode=CLUSTER,
-        check=check,
+        check=None if any_number else check,
     )
 
 
@@ -452,7 +452,7 @@ class LogOptions(Options):
     log_roll_jitter_hours: int = _int(
         0, "Maximum random reduction of log.roll.hours, in hours, if log.roll.jitter.ms is unset.", 0
     )
-    log_retention_ms: int | None = _for_topics("retention.ms", None)
+    log_retention_ms: int | None = _for_topics("retention.ms", None, any_number=True)
     log_retention_minutes: int | None = _int(None, "Retention time in minutes, if log.retention.ms is unset.")
     log_retention_hours: int = _int(
         168, "Retention time in hours, if log.retention.ms and log.retention.minutes are unset."

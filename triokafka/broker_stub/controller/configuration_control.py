@@ -378,7 +378,7 @@ def _check_pools(now: BrokerConfig, configs: Mapping[str, str]) -> None:
             problem = f"value should not be greater than double the current value {current}"
         if problem:
             raise errors.InvalidRequestError(
-                f"Dynamic thread count update validation failed for {name}={wanted}: {problem}"
+                f"Dynamic thread count update validation failed for {name}={wanted}, {problem}"
             )
 
 

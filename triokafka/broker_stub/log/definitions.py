@@ -24,7 +24,9 @@ def _cleanup_policy(value: tuple[str, ...]) -> str:
 
 
 def _no_tiered_storage(value: bool) -> str:
-    return "this broker does not support tiered storage" if value else ""
+    if not value:
+        return ""
+    return "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
 
 
 def _throttled(value: tuple[str, ...]) -> str:

@@ -83,7 +83,10 @@ def _inherited(
     synonyms = _by_source(names, config, image)
     if not synonyms or (synonyms[0].source is ConfigSource.DEFAULT and synonyms[0].name != names[0]):
         return definition.format(definition.default), []
-    return _scaled(synonyms[0].value, factors[synonyms[0].name]), synonyms
+    value = _scaled(synonyms[0].value, factors[synonyms[0].name])
+    if definition.name == "retention.ms" and value is not None and int(value) < 0:
+        value = "-1"  # the broker's options take any negative number for "no limit"
+    return value, synonyms
 
 
 def inherited_entries(config: BrokerConfig, image: MetadataImage) -> dict[str, ConfigEntry]:

@@ -29,7 +29,7 @@ _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\
 def _offset_reset(value: Any) -> str:
     if value in ("latest", "earliest") or _DURATION.fullmatch(value):
         return ""
-    return "must be latest, earliest or by_duration:PnDTnHnMn.nS"
+    return "The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'."
 
 
 def _match(value: Any) -> str:
@@ -186,4 +186,4 @@ def validate(
 def bound_name(name: str, which: str) -> str:
     """Return the broker's option with the lowest ("min") or highest ("max") value of a group's key."""
     protocol, _, rest = name.partition(".")
-    return f"group.{protocol}.{which}.{rest}"
+    return f"group.{protocol}.{which}.{rest.removeprefix('num.')}"  # group.streams.max.standby.replicas

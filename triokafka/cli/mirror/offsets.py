@@ -47,7 +47,7 @@ def offsets(
         found = [one for one in known if not groups or one.group in groups]
         if output == "json":
             print_json([one._asdict() for one in found])
-        else:
+        elif found:
             print_table(
                 [
                     Column("GROUP", may_be_cut=True),

@@ -38,7 +38,7 @@ def status(
         found = await side.watch(lambda: compare_with_source(of_source, source_alias, stored))
         if output == "json":
             print_json([one._asdict() for one in found])
-        else:
+        elif found:
             print_table(
                 [
                     Column("TOPIC", may_be_cut=True),

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
+from triokafka.errors import BrokerResponseError, SecurityDisabledError
 from triokafka.protocol.api.create_acls import AclCreation, CreateAclsRequest
 from triokafka.protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
 from triokafka.protocol.api.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource
@@ -55,7 +56,7 @@ class AclAdmin:
             )
             response = await call.to_controller(request)
             return {
-                acl: self._requests.error(result.error_code, _text(acl), result.error_message)
+                acl: self._error(result.error_code, _text(acl), result.error_message)
                 for acl, result in zip(items, response.results, strict=False)
             }
 
@@ -94,11 +95,15 @@ class AclAdmin:
             response = await call.to_controller(request)
             outcomes: dict[AclBindingFilter, list[AclBinding] | Exception] = {}
             for one, result in zip(items, response.filter_results, strict=False):
-                error = self._requests.error(result.error_code, _filter_text(one), result.error_message)
+                error = self._error(result.error_code, _filter_text(one), result.error_message)
                 outcomes[one] = error or [_binding(acl, acl) for acl in result.matching_acls]
             return outcomes
 
         return await self._requests.change(filters, do_round, timeout_ms)
+
+    def _error(self, code: int, acl: str, message: str | None) -> BrokerResponseError | None:
+        # Without an authorizer the broker refuses each ACL for the same reason, which is none of the ACL's.
+        return self._requests.error(code, "ACLs" if code == SecurityDisabledError.code else acl, message)
 
 
 def _filter_fields(one: AclBindingFilter) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from weakref import WeakKeyDictionary
 
 from triokafka.client.admin.acls import AclAdmin
 from triokafka.client.admin.arguments import checked
-from triokafka.client.admin.brokers import BrokerAdmin
 from triokafka.client.admin.cluster import ClusterAdmin
 from triokafka.client.admin.configs import ConfigAdmin
 from triokafka.client.admin.delete_records import RecordAdmin
 from triokafka.client.admin.group_offsets import GroupOffsetAdmin
 from triokafka.client.admin.groups import GroupAdmin
+from triokafka.client.admin.log_dirs import LogDirAdmin
 from triokafka.client.admin.offsets import OffsetAdmin
 from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.quotas import QuotaAdmin
@@ -100,7 +100,7 @@ class AdminClient:
             QuotaAdmin,
             AclAdmin,
             UserAdmin,
-            BrokerAdmin,
+            LogDirAdmin,
             ClusterAdmin,
         )
         self._areas: dict[type, Any] = {area: area(requests) for area in areas}
@@ -183,9 +183,9 @@ class AdminClient:
     expire_delegation_token = _method(TokenAdmin, TokenAdmin.expire_delegation_token)
     describe_delegation_tokens = _method(TokenAdmin, TokenAdmin.describe_delegation_tokens)
 
-    describe_log_dirs = _method(BrokerAdmin, BrokerAdmin.describe_log_dirs)
-    alter_replica_log_dirs = _method(BrokerAdmin, BrokerAdmin.alter_replica_log_dirs)
-    unregister_broker = _method(BrokerAdmin, BrokerAdmin.unregister_broker)
+    describe_log_dirs = _method(LogDirAdmin, LogDirAdmin.describe_log_dirs)
+    alter_replica_log_dirs = _method(LogDirAdmin, LogDirAdmin.alter_replica_log_dirs)
+    unregister_broker = _method(ClusterAdmin, ClusterAdmin.unregister_broker)
 
     describe_cluster = _method(ClusterAdmin, ClusterAdmin.describe_cluster)
     describe_features = _method(ClusterAdmin, ClusterAdmin.describe_features)

@@ -21,6 +21,7 @@ from triokafka.network.controllers import BROKERS, CONTROLLERS, FIRST_WITH_CONTR
 from triokafka.protocol.api.api_versions import ApiVersionsRequest
 from triokafka.protocol.api.describe_cluster import DescribeClusterRequest
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, ReplicaState, TopicData
+from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from triokafka.security.acl import AclOperation
 from triokafka.structs import Node, TopicPartition
@@ -229,6 +230,19 @@ class ClusterAdmin:
             request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
             response = await call.to_controller(request)
             self._requests.check(response.error_code, f"voter {voter_id}", response.error_message)
+
+        await self._requests.once(ask, timeout_ms)
+
+    async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
+        """Remove the registration of a broker that will not return.
+
+        Raises:
+            BrokerIdNotRegisteredError: there is no such broker.
+        """
+
+        async def ask(call: AdminCall) -> None:
+            response = await call.to_controller(UnregisterBrokerRequest(broker_id=broker_id))
+            self._requests.check(response.error_code, f"broker {broker_id}", response.error_message)
 
         await self._requests.once(ask, timeout_ms)
 

@@ -11,14 +11,14 @@ import trio
 
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.arguments import checked_timeout_ms
-from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.committer import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetch_collector import FetchCollector
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
 from triokafka.client.consumer.membership.group_membership import GroupMembership
+from triokafka.client.consumer.membership.leave_sender import LEAVE_TIMEOUT
 from triokafka.client.consumer.missing_topics import MissingTopics
 from triokafka.client.consumer.position_finder import RESET_POLICIES, PositionFinder
 from triokafka.client.consumer.rebalance.composition import compose_group
@@ -166,7 +166,7 @@ class Engine:
         if self.committer.automatic:
             self._tasks.start(self.committer.run, name="kafka auto-commit")
         if self._membership is not None:
-            self._membership.clock.started(self.world.now())
+            self._membership.started(self.world.now())
             self._tasks.start(self._membership.run_heartbeats, name="kafka heartbeats")
         if self.subscription.mode is not Mode.NONE:
             self.network.request_metadata_update()

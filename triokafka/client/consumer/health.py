@@ -75,7 +75,7 @@ def take_health(engine: Engine) -> ConsumerHealth:
         metadata_age=age(engine.network.metadata.last_success),
         last_heartbeat_age=age(membership.clock.last_answer if membership is not None else None),
         last_fetch_age=age(engine.fetcher.counters.last_fetch_at),
-        last_poll_age=age(membership.clock.last_poll if membership is not None else None),
+        last_poll_age=age(membership.poll_interval.last_poll if membership is not None else None),
         assignment_age=age(membership.status.joined_at if membership is not None else None),
         partitions={partition: _partition(engine, partition) for partition in engine.subscription.assignment},
         troubles=tuple(

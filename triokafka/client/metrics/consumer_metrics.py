@@ -67,7 +67,7 @@ class ConsumerMetrics:
         self._partitions: dict[TopicPartition, _PartitionSensors] = {}
         client.watch(network)
         main = client.group("metrics", {**CONNECTIONS, **CONSUMER})
-        main.gauge("last-poll-seconds-ago", self._age(lambda membership: membership.clock.last_poll))
+        main.gauge("last-poll-seconds-ago", self._age(lambda membership: membership.poll_interval.last_poll))
         main.gauge("commit-sync-time-ns-total", lambda: call_times["commit"] * _NS)
         main.gauge("committed-time-ns-total", lambda: call_times["committed"] * _NS)
         fetch = client.group("fetch-manager-metrics", FETCH_MANAGER)

@@ -84,7 +84,7 @@ class TopicStates:
             known = self._state_of(found)
         if partition is not None and partition not in known.partitions:
             count = len(known.partitions)
-            raise UnknownTopicOrPartitionError(
+            raise UnknownTopicOrPartitionError.of_partition(
                 f"topic {topic!r} has no partition {partition}: it has {count}, numbered from 0"
             )
         return known

@@ -113,6 +113,15 @@ async def test_change_of_the_brokers_default_reaches_every_topic_without_an_own_
         assert [log and log.config.retention_ms for log in logs] == [5, 11]
 
 
+async def test_negative_retention_time_of_the_brokers_is_no_limit() -> None:
+    async with running_node() as node:
+        await node.create("t")
+        assert await change(node, setting(BROKER, "", "log.retention.ms", "-5")) == [0]
+        log = node.broker.logs.get(TopicPartition("t", 0))
+        assert log is not None and log.config.retention_ms == -1
+        assert [config.value for config in (await describe(node, TOPIC, "t", "retention.ms")).configs] == ["-1"]
+
+
 async def test_broker_applies_changed_configurations_and_their_removal() -> None:
     """A broker's own value takes precedence over the default of all brokers."""
     async with running_node() as node:

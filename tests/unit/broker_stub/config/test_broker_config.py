@@ -261,6 +261,14 @@ def test_dynamic_values_make_a_new_configuration() -> None:
         config.with_properties({"log.retention.ms": "x"})
 
 
+@pytest.mark.parametrize("name", ["log.retention.ms", "log.retention.minutes", "log.retention.hours"])
+def test_negative_retention_time_is_no_limit_in_any_unit(name: str) -> None:
+    """As in Apache Kafka 4.3."""
+    assert BrokerConfig.from_properties({name: "-5"}).topic_defaults.retention_ms == -1
+    with pytest.raises(ConfigurationError, match="unlimited"):
+        BrokerConfig.from_properties({name: "0"})
+
+
 def test_secret_key_of_tokens_is_hidden_however_it_is_given() -> None:
     for config in (
         BrokerConfig(delegation_token_secret_key="s3cret"),

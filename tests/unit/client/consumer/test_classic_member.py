@@ -15,6 +15,7 @@ from triokafka.client.consumer.membership.payloads import (
     encode_assignment,
     encode_subscription,
 )
+from triokafka.client.consumer.membership.poll_interval import PollInterval
 from triokafka.errors import (
     FencedInstanceIdError,
     GroupAuthorizationFailedError,
@@ -278,7 +279,7 @@ def test_a_lost_connection_leads_to_another_join_under_the_same_id() -> None:
 
 
 def clock(now: float = 100.0) -> HeartbeatClock:
-    made = HeartbeatClock(interval=3, session_timeout=10, max_poll_interval=60, now=now)
+    made = HeartbeatClock(interval=3, session_timeout=10, now=now)
     made.reset(now)
     return made
 
@@ -310,8 +311,8 @@ def test_a_silent_coordinator_is_presumed_dead_after_the_session_timeout() -> No
 
 
 def test_user_without_polls_expires_on_a_separate_clock() -> None:
-    watch = clock()
-    assert not watch.poll_expired(160)
-    assert watch.poll_expired(160.1)
-    watch.polled(150)
-    assert watch.poll_expires_at == 210
+    interval = PollInterval(60, now=100.0)
+    assert not interval.expired(160)
+    assert interval.expired(160.1)
+    interval.note_progress(1, 150)
+    assert interval.expires_at == 210

@@ -17,7 +17,7 @@ from tests.support.scripted_broker import CLOSE, CLOSE_AFTER, SILENCE
 from tests.support.scripted_group import GroupBroker, GroupCluster
 from tests.support.scripted_reading import client_of, numbers
 from tests.support.simulated import current_simulation, simulated
-from triokafka.client.consumer.membership.departure import LEAVE_TIMEOUT
+from triokafka.client.consumer.membership.leave_sender import LEAVE_TIMEOUT
 from triokafka.errors import (
     CommitFailedError,
     ConfigurationError,

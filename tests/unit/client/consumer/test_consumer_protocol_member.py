@@ -57,7 +57,7 @@ class Rig:
 
     def __init__(self, **config: Any) -> None:
         self.now = 100.0
-        clock = HeartbeatClock(interval=9.0, session_timeout=float("inf"), max_poll_interval=300.0, now=self.now)
+        clock = HeartbeatClock(interval=9.0, session_timeout=float("inf"), now=self.now)
         settings = ConsumerGroupConfig(group_id="g", rebalance_timeout_ms=300_000, **config)
         self.member = ConsumerProtocolMember(settings, "me", clock, BACKOFF)
         self.member.subscribe(SubscribedTo(("t",)))

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from triokafka.client.consumer.group_offsets import GroupIdentity
-from triokafka.client.consumer.membership.departure import Departure, LeaveRequest
-from triokafka.client.consumer.membership.heartbeat import HeartbeatProtocol, HeartbeatSender
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.heartbeat_sender import HeartbeatProtocol, HeartbeatSender
+from triokafka.client.consumer.membership.leave_sender import LeaveRequest, LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
+from triokafka.client.consumer.membership.poll_interval import PollInterval
 from triokafka.errors import CommitFailedError
 from triokafka.structs import TopicPartition
 
@@ -58,12 +59,14 @@ class GroupMembership:
         self,
         protocol: GroupProtocol,
         clock: HeartbeatClock,
+        poll_interval: PollInterval,
         status: MembershipStatus,
         sender: HeartbeatSender,
-        departure: Departure,
+        leave_sender: LeaveSender,
     ) -> None:
         self.group_id = status.group_id
         self.clock = clock
+        self.poll_interval = poll_interval
         self.status = status
         self.sender = sender
         self.take_error = status.take_error
@@ -72,7 +75,7 @@ class GroupMembership:
         self.commit_failed, self.renew = protocol.commit_failed, protocol.renew
         self.rejoin = protocol.rejoin
         self._protocol = protocol
-        self._departure = departure
+        self._leave_sender = leave_sender
 
     @property
     def identity(self) -> GroupIdentity:
@@ -89,6 +92,11 @@ class GroupMembership:
         """The state of the member in words."""
         return self._protocol.state
 
+    def started(self, now: float) -> None:
+        """Start the member's deadlines, because the consumer was entered."""
+        self.clock.started(now)
+        self.poll_interval.started(now)
+
     @contextmanager
     def in_call(self) -> Iterator[None]:
         """Count the time of the block as a wait for records: the member stays in its group."""
@@ -100,8 +108,8 @@ class GroupMembership:
 
     async def leave(self, reason: str) -> None:
         """End the membership on purpose: one request, no retries."""
-        await self._departure.send(self._protocol.end(reason))
+        await self._leave_sender.send(self._protocol.end(reason))
 
     def start_leaving(self, reason: str, first: Callable[[], Awaitable[None]]) -> None:
         """End the membership now; send the leave request in the background, after ``first``."""
-        self._departure.start(self._protocol.end(reason), first)
+        self._leave_sender.start(self._protocol.end(reason), first)

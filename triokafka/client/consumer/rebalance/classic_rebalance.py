@@ -6,7 +6,7 @@ import enum
 import logging
 
 from triokafka.assignors import Assignment
-from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.committer import Committer
 from triokafka.client.consumer.membership.classic_join import ClassicJoin
 from triokafka.client.consumer.membership.classic_member import NO_GENERATION, ClassicMember
 from triokafka.client.consumer.membership.classic_membership import ClassicMembership
@@ -79,7 +79,7 @@ class ClassicRebalance:
         """Do the next possible step; return False if there is none before something else happens."""
         member = self._member
         if self._phase is _Phase.COMMITTING:
-            if self._committer.flushing:
+            if self._committer.commits_before_rebalance:
                 return False
             self._phase = _Phase.REVOKING
             call = bool(self._revoking) or not member.cooperative
@@ -115,7 +115,7 @@ class ClassicRebalance:
         self._phase = _Phase.COMMITTING
         self._handover.timing.revoking()
         if self._member.generation != NO_GENERATION:
-            self._committer.flush()
+            self._committer.start_commit_before_rebalance()
 
     def revoked(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Join, or take over the assignment, because the partitions in its way were dropped."""

@@ -8,19 +8,20 @@ from typing import Final
 from triokafka.assignors import resolve_assignors
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.committer import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.membership.classic_join import ClassicJoin
 from triokafka.client.consumer.membership.classic_member import ClassicMember, GroupConfig
 from triokafka.client.consumer.membership.classic_membership import ClassicMembership
 from triokafka.client.consumer.membership.consumer_protocol_member import ConsumerGroupConfig, ConsumerProtocolMember
 from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
-from triokafka.client.consumer.membership.departure import Departure
 from triokafka.client.consumer.membership.group_membership import GroupMembership, GroupProtocol
-from triokafka.client.consumer.membership.heartbeat import HeartbeatSender
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
+from triokafka.client.consumer.membership.heartbeat_sender import HeartbeatSender
 from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
+from triokafka.client.consumer.membership.leave_sender import LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
+from triokafka.client.consumer.membership.poll_interval import PollInterval
 from triokafka.client.consumer.membership.rebalance_timing import RebalanceTiming
 from triokafka.client.consumer.membership.topic_names import TopicNames
 from triokafka.client.consumer.rebalance.classic_rebalance import ClassicRebalance
@@ -56,14 +57,14 @@ def compose_group(
         source: AssignmentSource = GrouplessAssignment(network, subscription, handover)
         return None, Rebalancer(network, subscription, source, handover, fresh_for=fresh_for)
     status = MembershipStatus(options.group_id, network, on_change)
-    departure = Departure(status, tasks)
+    leave_sender = LeaveSender(status, tasks)
     handover = PartitionHandover(subscription, status.timing, on_assignment)
+    poll_interval = PollInterval(options.max_poll_interval_ms / 1000)
     protocol: GroupProtocol
     if options.group_protocol == "classic":
         clock = HeartbeatClock(
             interval=options.heartbeat_interval_ms / 1000,
             session_timeout=options.session_timeout_ms / 1000,
-            max_poll_interval=options.max_poll_interval_ms / 1000,
         )
         classic_config = GroupConfig(
             group_id=options.group_id,
@@ -75,13 +76,12 @@ def compose_group(
         member = ClassicMember(classic_config, resolve_assignors(options.partition_assignment_strategy))
         leader = LeaderAssignment(member, network, tasks, failures)
         join = ClassicJoin(options, network, subscription, member, leader, clock, status, tasks, failures)
-        protocol = ClassicMembership(options, network, member, join, clock, status, departure, failures)
+        protocol = ClassicMembership(options, network, member, join, clock, status, leave_sender, failures)
         source = ClassicRebalance(subscription, member, protocol, join, leader, committer, handover)
     else:
         clock = HeartbeatClock(
             interval=_FIRST_INTERVAL,
             session_timeout=float("inf"),  # set by the broker
-            max_poll_interval=options.max_poll_interval_ms / 1000,
         )
         config = ConsumerGroupConfig(
             group_id=options.group_id,
@@ -92,10 +92,10 @@ def compose_group(
         )
         backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
         driven = ConsumerProtocolMember(config, str(network.world.uuid()), clock, backoff)
-        protocol = ConsumerProtocolMembership(options, network, subscription, driven, status, departure, failures)
+        protocol = ConsumerProtocolMembership(options, network, subscription, driven, status, leave_sender, failures)
         names = TopicNames(network, backoff, tasks, failures, on_change)
         keep_metadata_of = network.metadata.set_topics
         source = ConsumerProtocolRebalance(subscription, protocol, names, committer, handover, keep_metadata_of)
-    sender = HeartbeatSender(protocol, clock, status, network.world, network.hooks, failures, progress)
-    membership = GroupMembership(protocol, clock, status, sender, departure)
+    sender = HeartbeatSender(protocol, clock, poll_interval, status, network.world, network.hooks, failures, progress)
+    membership = GroupMembership(protocol, clock, poll_interval, status, sender, leave_sender)
     return membership, Rebalancer(network, subscription, source, handover, fresh_for=fresh_for)

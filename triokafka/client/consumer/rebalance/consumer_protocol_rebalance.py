@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
-from triokafka.client.consumer.commits import Committer
+from triokafka.client.consumer.committer import Committer
 from triokafka.client.consumer.membership.consumer_protocol_member import MemberState, SubscribedTo
 from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
 from triokafka.client.consumer.membership.topic_names import TopicNames
@@ -104,8 +104,8 @@ class ConsumerProtocolRebalance:
                 self._phase = _ReleasePhase.COMMITTING
                 self._handover.timing.started("partitions are to be given up")
                 self._handover.timing.revoking()
-                self._committer.flush()
-            if self._committer.flushing:
+                self._committer.start_commit_before_rebalance()
+            if self._committer.commits_before_rebalance:
                 return False
             self._phase = _ReleasePhase.IDLE
             self._revoke(revoking, lost=False)

@@ -70,7 +70,7 @@ class Committer:
         # A late retry must not overwrite a newer commit with an older offset.
         self._one_at_a_time = trio.Lock()
         self._committed: dict[TopicPartition, int] = {}
-        self._flushing = False
+        self._commits_before_rebalance = False
         self._later: _Later = {}
         self._report_later: dict[OnCommit, None] = {}
         self._all_sent: trio.Event | None = None
@@ -258,22 +258,22 @@ class Committer:
         self._committed.clear()
         self._restart.set()
 
-    def flush(self) -> None:
-        """Start to commit the finished offsets in the background; see `flushing`."""
-        if self.automatic and not self._flushing:
-            self._flushing = True
-            self._tasks.start(self._flush, name="kafka commit before a rebalance")
+    def start_commit_before_rebalance(self) -> None:
+        """Start to commit the finished offsets in the background; see `commits_before_rebalance`."""
+        if self.automatic and not self._commits_before_rebalance:
+            self._commits_before_rebalance = True
+            self._tasks.start(self._commit_before_rebalance, name="kafka commit before a rebalance")
 
     @property
-    def flushing(self) -> bool:
-        """Whether a commit of `flush` is under way."""
-        return self._flushing
+    def commits_before_rebalance(self) -> bool:
+        """Whether a commit of `start_commit_before_rebalance` is under way."""
+        return self._commits_before_rebalance
 
-    async def _flush(self) -> None:
+    async def _commit_before_rebalance(self) -> None:
         try:
             await self.commit_finished(self._options.request_timeout_ms / 1000)
         finally:
-            self._flushing = False
+            self._commits_before_rebalance = False
             self._on_done()
 
     async def run(self) -> None:

@@ -21,7 +21,7 @@ LeaveRequest: TypeAlias = Callable[[], Awaitable[None]]
 """Sends the request that ends a membership."""
 
 
-class Departure:
+class LeaveSender:
     """Sends leave requests to the coordinator. ``under_way`` counts those in the background."""
 
     def __init__(self, status: MembershipStatus, tasks: BackgroundTasks) -> None:

@@ -11,7 +11,7 @@ import trio
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
-from triokafka.errors import MaxPollIntervalExceededError
+from triokafka.client.consumer.membership.poll_interval import PollInterval
 from triokafka.hooks import HookChain
 from triokafka.world import World
 
@@ -35,7 +35,7 @@ class HeartbeatProtocol(Protocol):
     async def beat(self) -> None:
         """Send one heartbeat and process the response."""
 
-    async def leave_for_slow_user(self) -> None:
+    async def leave_after_max_poll_interval(self) -> None:
         """Leave, and remember that the partitions were lost, not revoked."""
 
 
@@ -49,6 +49,7 @@ class HeartbeatSender:
         self,
         protocol: HeartbeatProtocol,
         clock: HeartbeatClock,
+        poll_interval: PollInterval,
         status: MembershipStatus,
         world: World,
         hooks: HookChain,
@@ -57,27 +58,24 @@ class HeartbeatSender:
     ) -> None:
         self._protocol = protocol
         self._clock = clock
+        self._poll_interval = poll_interval
         self._status = status
         self._world = world
         self._hooks = hooks
         self._failures = failures
         self._progress = progress
-        self._seen_progress = -1
-        self._calls = 0
 
     def enter_call(self) -> None:
         """Note that the user waits for records; this time does not count as the user's."""
-        self._calls += 1
-        self._clock.polled(self._world.now())
+        self._poll_interval.enter_call(self._world.now())
 
     def leave_call(self) -> None:
         """Note that the user's wait is over."""
-        self._calls -= 1
-        self._clock.polled(self._world.now())
+        self._poll_interval.leave_call(self._world.now())
 
     async def run(self) -> None:
         """Send heartbeats until cancelled."""
-        protocol, clock, status = self._protocol, self._clock, self._status
+        protocol, poll_interval, status = self._protocol, self._poll_interval, self._status
         while True:
             status.changed = trio.Event()
             if not protocol.heartbeats:
@@ -85,36 +83,24 @@ class HeartbeatSender:
                 await status.changed.wait()
                 continue
             now = self._world.now()
-            self._note_progress(now)
-            if clock.poll_expired(now) and protocol.is_member:
-                await self._leave_for_slow_user(now)
+            poll_interval.note_progress(self._progress(), now)
+            if poll_interval.expired(now) and protocol.is_member:
+                await self._leave_after_max_poll_interval(now)
                 continue
             until = protocol.due_at(now)
             if protocol.is_member:
-                until = min(until, clock.poll_expires_at)
+                until = min(until, poll_interval.expires_at)
             if until > now:
                 await self._wait_until(until)
             else:
                 await protocol.beat()
 
-    def _note_progress(self, now: float) -> None:
-        progress = self._progress()
-        if self._calls or progress != self._seen_progress:
-            self._seen_progress = progress
-            self._clock.polled(now)
-
-    async def _leave_for_slow_user(self, now: float) -> None:
+    async def _leave_after_max_poll_interval(self, now: float) -> None:
         """Leave the group because the program asks for no records, so that other members can read (KIP-62)."""
-        clock = self._clock
-        silent, limit = (clock.idle_before + seconds for seconds in (now - clock.last_poll, clock.max_poll_interval))
-        error = MaxPollIntervalExceededError(
-            f"the program asked for no records in {silent:.0f} s, more than max_poll_interval_ms={limit * 1000:.0f},"
-            f" so this member left group {self._status.group_id!r} and its partitions went to others. The next"
-            " call joins again. Raise max_poll_interval_ms, or lower max_poll_records"
-        )
+        error = self._poll_interval.error(self._status.group_id, now)
         self._status.error = error
         logger.warning("%s", error)
-        await self._protocol.leave_for_slow_user()
+        await self._protocol.leave_after_max_poll_interval()
         self._status.on_change()
 
     async def _wait_until(self, until: float) -> None:

@@ -1,9 +1,8 @@
-"""Brokers: their data directories and their registration."""
+"""The data directories of brokers: their content, and moves of replicas between them (KIP-113)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.partition_types import (
@@ -23,15 +22,11 @@ from triokafka.protocol.api.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
-from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.structs import TopicPartition
 
-_METADATA_LOG: Final = "__cluster_metadata"
-_FEATURES_SINCE: Final = 3
 
-
-class BrokerAdmin:
-    """The part of `AdminClient` about brokers."""
+class LogDirAdmin:
+    """The part of `AdminClient` about data directories."""
 
     def __init__(self, requests: AdminRequests) -> None:
         self._requests = requests
@@ -123,16 +118,3 @@ class BrokerAdmin:
             return await call.side_by_side(by_node, move)
 
         await self._requests.change(assignments, do_round, timeout_ms)
-
-    async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
-        """Remove the registration of a broker that will not return.
-
-        Raises:
-            BrokerIdNotRegisteredError: there is no such broker.
-        """
-
-        async def ask(call: AdminCall) -> None:
-            response = await call.to_controller(UnregisterBrokerRequest(broker_id=broker_id))
-            self._requests.check(response.error_code, f"broker {broker_id}", response.error_message)
-
-        await self._requests.once(ask, timeout_ms)
