@@ -42,8 +42,11 @@ def test_leaders_return_to_a_node_that_was_restarted(enabled: bool) -> None:
 
     @simulated
     async def run() -> None:
-        settings = {"auto_leader_rebalance_enable": enabled, "leader_imbalance_check_interval_seconds": INTERVAL}
-        async with running_nodes(current_simulation(), **settings) as cluster:
+        async with running_nodes(
+            current_simulation(),
+            auto_leader_rebalance_enable=enabled,
+            leader_imbalance_check_interval_seconds=INTERVAL,
+        ) as cluster:
             await create(cluster, (1, 2, 3), (2, 3, 1), (3, 1, 2))
             active = await cluster.wait_active()
             lost = next(node for node in cluster.nodes if node is not active)

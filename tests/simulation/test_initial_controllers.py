@@ -39,7 +39,7 @@ def format_node(node: SimulatedNode, directory: Path) -> None:
             node.host.disk.replace_file(str(copy), file.read_bytes())
 
 
-def voters_of(node: SimulatedNode) -> dict[int, uuid.UUID]:
+def voters_of(node: SimulatedNode) -> dict[int, uuid.UUID | None]:
     return {voter.node_id: voter.key.directory_id for voter in node.running_node.metadata.raft.voters}
 
 

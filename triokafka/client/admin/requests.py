@@ -179,7 +179,7 @@ class AdminRequests:
         kind = for_code(code)
         error = kind(f"{item}: {message or in_words(kind)}")
         if message and isinstance(error, InvalidRequestError):
-            error.advice = ""  # type: ignore[misc]  # to read that message
+            error.advice = ""  # which is to read that message
         if isinstance(error, NotControllerError):
             self._route.unreachable = None
         if isinstance(error, NotControllerError) or error.invalid_metadata:
