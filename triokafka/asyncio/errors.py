@@ -5,91 +5,50 @@ An alias is the class itself, so that ``except`` catches what the SDK raises.
 
 from __future__ import annotations
 
+from triokafka import errors as _errors
 from triokafka.errors import *  # noqa: F403
-from triokafka.errors import (
-    ClosedError,
-    ConcurrentTransactionsError,
-    ConfigurationError,
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    CorruptRecordError,
-    DelegationTokenAuthDisabledError,
-    DelegationTokenAuthorizationFailedError,
-    DelegationTokenExpiredError,
-    DelegationTokenNotFoundError,
-    DelegationTokenOwnerMismatchError,
-    DelegationTokenRequestNotAllowedError,
-    DuplicateSequenceNumberError,
-    FetchSessionIdNotFoundError,
-    GroupIdNotFoundError,
-    InvalidFetchSessionEpochError,
-    InvalidPrincipalTypeError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidTransactionTimeoutError,
-    InvalidTxnStateError,
-    KafkaConnectionError,
-    KafkaError,
-    ListenerNotFoundError,
-    LogDirNotFoundError,
-    MemberIdRequiredError,
-    NetworkExceptionError,
-    NonEmptyGroupError,
-    NotCoordinatorError,
-    OperationNotAttemptedError,
-    OutOfOrderSequenceNumberError,
-    ProducerFencedError,
-    ProtocolError,
-    ReassignmentInProgressError,
-    SaslAuthenticationFailedError,
-    SecurityDisabledError,
-    TransactionalIdAuthorizationFailedError,
-    TransactionCoordinatorFencedError,
-    UnknownProducerIdError,
-    UnsupportedVersionError,
-)
 from triokafka.peer_errors import *  # type: ignore[assignment]  # noqa: F403
 
-ConcurrentTransactions = ConcurrentTransactionsError
-CorruptRecordException = CorruptRecordError
-DelegationTokenAuthDisabled = DelegationTokenAuthDisabledError
-DelegationTokenAuthorizationFailed = DelegationTokenAuthorizationFailedError
-DelegationTokenExpired = DelegationTokenExpiredError
-DelegationTokenNotFound = DelegationTokenNotFoundError
-DelegationTokenOwnerMismatch = DelegationTokenOwnerMismatchError
-DelegationTokenRequestNotAllowed = DelegationTokenRequestNotAllowedError
-DuplicateSequenceNumber = DuplicateSequenceNumberError
-FetchSessionIdNotFound = FetchSessionIdNotFoundError
-GroupCoordinatorNotAvailableError = CoordinatorNotAvailableError
-GroupIdNotFound = GroupIdNotFoundError
-GroupLoadInProgressError = CoordinatorLoadInProgressError
-IncompatibleBrokerVersion = UnsupportedVersionError
-InvalidFetchSessionEpoch = InvalidFetchSessionEpochError
-InvalidMessageError = CorruptRecordError
-InvalidPrincipalType = InvalidPrincipalTypeError
-InvalidProducerEpoch = InvalidProducerEpochError
-InvalidProducerIdMapping = InvalidProducerIdMappingError
-InvalidTransactionTimeout = InvalidTransactionTimeoutError
-InvalidTxnState = InvalidTxnStateError
-KafkaConfigurationError = ConfigurationError
-KafkaProtocolError = ProtocolError
-KafkaUnavailableError = KafkaConnectionError
-ListenerNotFound = ListenerNotFoundError
-LogDirNotFound = LogDirNotFoundError
-MemberIdRequired = MemberIdRequiredError
-NoBrokersAvailable = KafkaConnectionError
-NonEmptyGroup = NonEmptyGroupError
-NotCoordinatorForGroupError = NotCoordinatorError
-OperationNotAttempted = OperationNotAttemptedError
-OutOfOrderSequenceNumber = OutOfOrderSequenceNumberError
-ProducerFenced = ProducerFencedError
-ReassignmentInProgress = ReassignmentInProgressError
-SaslAuthenticationFailed = SaslAuthenticationFailedError
-SecurityDisabled = SecurityDisabledError
-StaleLeaderEpochCodeError = NetworkExceptionError
-TransactionCoordinatorFenced = TransactionCoordinatorFencedError
-TransactionalIdAuthorizationFailed = TransactionalIdAuthorizationFailedError
-UnknownProducerId = UnknownProducerIdError
+ConcurrentTransactions = _errors.ConcurrentTransactionsError
+CorruptRecordException = _errors.CorruptRecordError
+DelegationTokenAuthDisabled = _errors.DelegationTokenAuthDisabledError
+DelegationTokenAuthorizationFailed = _errors.DelegationTokenAuthorizationFailedError
+DelegationTokenExpired = _errors.DelegationTokenExpiredError
+DelegationTokenNotFound = _errors.DelegationTokenNotFoundError
+DelegationTokenOwnerMismatch = _errors.DelegationTokenOwnerMismatchError
+DelegationTokenRequestNotAllowed = _errors.DelegationTokenRequestNotAllowedError
+DuplicateSequenceNumber = _errors.DuplicateSequenceNumberError
+FetchSessionIdNotFound = _errors.FetchSessionIdNotFoundError
+GroupCoordinatorNotAvailableError = _errors.CoordinatorNotAvailableError
+GroupIdNotFound = _errors.GroupIdNotFoundError
+GroupLoadInProgressError = _errors.CoordinatorLoadInProgressError
+IncompatibleBrokerVersion = _errors.UnsupportedVersionError
+InvalidFetchSessionEpoch = _errors.InvalidFetchSessionEpochError
+InvalidMessageError = _errors.CorruptRecordError
+InvalidPrincipalType = _errors.InvalidPrincipalTypeError
+InvalidProducerEpoch = _errors.InvalidProducerEpochError
+InvalidProducerIdMapping = _errors.InvalidProducerIdMappingError
+InvalidTransactionTimeout = _errors.InvalidTransactionTimeoutError
+InvalidTxnState = _errors.InvalidTxnStateError
+KafkaConfigurationError = _errors.ConfigurationError
+KafkaProtocolError = _errors.ProtocolError
+KafkaUnavailableError = _errors.KafkaConnectionError
+ListenerNotFound = _errors.ListenerNotFoundError
+LogDirNotFound = _errors.LogDirNotFoundError
+MemberIdRequired = _errors.MemberIdRequiredError
+NoBrokersAvailable = _errors.KafkaConnectionError
+NonEmptyGroup = _errors.NonEmptyGroupError
+NotCoordinatorForGroupError = _errors.NotCoordinatorError
+OperationNotAttempted = _errors.OperationNotAttemptedError
+OutOfOrderSequenceNumber = _errors.OutOfOrderSequenceNumberError
+ProducerFenced = _errors.ProducerFencedError
+ReassignmentInProgress = _errors.ReassignmentInProgressError
+SaslAuthenticationFailed = _errors.SaslAuthenticationFailedError
+SecurityDisabled = _errors.SecurityDisabledError
+StaleLeaderEpochCodeError = _errors.NetworkExceptionError
+TransactionCoordinatorFenced = _errors.TransactionCoordinatorFencedError
+TransactionalIdAuthorizationFailed = _errors.TransactionalIdAuthorizationFailedError
+UnknownProducerId = _errors.UnknownProducerIdError
 
 
 class ConsumerStoppedError(Exception):
@@ -100,17 +59,17 @@ class IllegalOperation(Exception):
     """The operation needs a configuration that the client does not have, such as a group or a transactional id."""
 
 
-class ProducerClosed(ClosedError):
+class ProducerClosed(_errors.ClosedError):
     """The producer was stopped."""
 
 
-class RecordTooLargeError(KafkaError):
+class RecordTooLargeError(_errors.KafkaError):
     """A record is larger than a fetch response may be. Never raised: the client fetches larger records, too."""
 
 
-class AuthenticationFailedError(KafkaError):
+class AuthenticationFailedError(_errors.KafkaError):
     """The broker refused the credentials."""
 
 
-class AuthenticationMethodNotSupported(KafkaError):
+class AuthenticationMethodNotSupported(_errors.KafkaError):
     """The broker does not support the SASL mechanism."""

@@ -8,19 +8,11 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.client.producer.producer import Producer
 from triokafka.client.producer.transactions.transaction import Transaction
-from triokafka.errors import (
-    CommitFailedError,
-    ConfigurationError,
-    ErrorCategory,
-    IllegalStateError,
-    KafkaError,
-    TransactionAbortedError,
-    category_of,
-)
 from triokafka.records import ConsumerRecord
 from triokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from triokafka.trio_context import require_trio
@@ -29,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _POLL_MS: Final = 1_000
 _BACKOFF: Final = Backoff(0.1, 5.0)
-_FOR_GOOD: Final = (ErrorCategory.APPLICATION_RECOVERABLE, ErrorCategory.INVALID_CONFIGURATION)
+_FOR_GOOD: Final = (errors.ErrorCategory.APPLICATION_RECOVERABLE, errors.ErrorCategory.INVALID_CONFIGURATION)
 
 Records = Mapping[TopicPartition, Sequence[ConsumerRecord]]
 
@@ -72,12 +64,12 @@ async def process_transactions(
     """
     require_trio("process_transactions()")
     if consumer.options.group_id is None or consumer.options.enable_auto_commit:
-        raise IllegalStateError(
+        raise errors.IllegalStateError(
             "process_transactions() commits offsets in transactions: create the consumer with a group_id and"
             " enable_auto_commit=False"
         )
     if producer.options.transactional_id is None:
-        raise IllegalStateError("process_transactions() needs a producer with transactional_id='…'")
+        raise errors.IllegalStateError("process_transactions() needs a producer with transactional_id='…'")
     if max_attempts < 1:
         raise ValueError(f"max_attempts={max_attempts}: it must be at least 1")
     # An older instance may have a transaction open, whose offsets this one must not read past.
@@ -95,7 +87,7 @@ async def process_transactions(
             failures += 1
             reason = aborted.reason
             if failures >= max_attempts:
-                raise TransactionAbortedError(
+                raise errors.TransactionAbortedError(
                     f"{failures} transactions in a row were aborted, the last one because of: {reason!r}"
                 ) from reason
             logger.warning(
@@ -110,7 +102,7 @@ async def process_transactions(
 class _Aborted(Exception):
     """A transaction was aborted for a reason that a repetition may resolve."""
 
-    def __init__(self, reason: KafkaError) -> None:
+    def __init__(self, reason: errors.KafkaError) -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -128,7 +120,7 @@ async def _one(
             try:
                 await handle(records, transaction)
             except Exception as error:
-                of_user = not isinstance(error, KafkaError)
+                of_user = not isinstance(error, errors.KafkaError)
                 raise
             offsets = {
                 partition: OffsetAndMetadata(found[-1].offset + 1, "", found[-1].leader_epoch)
@@ -136,15 +128,15 @@ async def _one(
                 if found
             }
             await transaction.send_offsets(offsets=offsets, group=group)
-    except CommitFailedError as left:
+    except errors.CommitFailedError as left:
         raise _Aborted(left) from left  # the group continues without this member, which joins again
-    except KafkaError as error:
-        if of_user or isinstance(error, (IllegalStateError, ConfigurationError)):
+    except errors.KafkaError as error:
+        if of_user or isinstance(error, (errors.IllegalStateError, errors.ConfigurationError)):
             raise
-        cause = error.__cause__ if isinstance(error, TransactionAbortedError) else error
-        if isinstance(cause, CommitFailedError):
+        cause = error.__cause__ if isinstance(error, errors.TransactionAbortedError) else error
+        if isinstance(cause, errors.CommitFailedError):
             raise _Aborted(cause) from error
-        if isinstance(cause, KafkaError) and category_of(cause) not in _FOR_GOOD:
+        if isinstance(cause, errors.KafkaError) and errors.category_of(cause) not in _FOR_GOOD:
             raise _Aborted(cause) from error
         raise
 

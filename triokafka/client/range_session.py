@@ -8,6 +8,7 @@ from uuid import UUID
 
 import trio
 
+from triokafka import errors
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.fetcher import Fetcher
@@ -15,15 +16,6 @@ from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, SubscriptionState
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_validation import RangeValidation
-from triokafka.errors import (
-    ClosedError,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
-)
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
@@ -39,7 +31,7 @@ OffsetRange = tuple[int, int]
 """First offset, and the offset after the last."""
 
 
-class RangeLostError(OffsetOutOfRangeError):
+class RangeLostError(errors.OffsetOutOfRangeError):
     """Records of a range are not in the log: ``partition`` cannot be read from ``position`` on.
 
     Either retention deleted the records, or the log is too short, or it has other records now. With ``is_recreated``
@@ -115,12 +107,12 @@ class RangeSession:
         first = (await offsets.list_offsets({partition: EARLIEST}, deadline=deadline))[partition]
         last = (await offsets.list_offsets({partition: LATEST}, deadline=deadline))[partition]
         if first is None or last is None:
-            raise KafkaError(f"the leader of {partition} did not return the start and end offset of its log")
+            raise errors.KafkaError(f"the leader of {partition} did not return the start and end offset of its log")
         return first.offset, last.offset
 
     def is_gone(self, topic: str) -> bool:
         """Whether the topic did not exist, by the last metadata. New leaders may report this for a moment."""
-        return isinstance(self.network.metadata.error_for(topic), UnknownTopicOrPartitionError)
+        return isinstance(self.network.metadata.error_for(topic), errors.UnknownTopicOrPartitionError)
 
     def begin(
         self,
@@ -130,7 +122,9 @@ class RangeSession:
     ) -> None:
         """Start to fetch ranges of partitions. A topic whose id is given is read only if it has that id."""
         if self._reading:
-            raise IllegalStateError("this session is in use by another reader: use one session per concurrent reader")
+            raise errors.IllegalStateError(
+                "this session is in use by another reader: use one session per concurrent reader"
+            )
         self._reading = True
         self.subscription.assign(ranges)
         for partition, (start, end) in ranges.items():
@@ -161,8 +155,8 @@ class RangeSession:
             left_ms = max(0.0, deadline - self.world.now()) * 1000
             try:
                 await self.network.refresh_metadata(timeout_ms=left_ms)
-            except KafkaTimeoutError as error:
-                raise KafkaTimeoutError(
+            except errors.KafkaTimeoutError as error:
+                raise errors.KafkaTimeoutError(
                     "no broker returned the ids of the topics, which show whether one was recreated"
                 ) from error
 
@@ -196,9 +190,9 @@ class RangeSession:
                 epochs = {partition: suspect.epoch for partition, suspect in suspects.items()}
                 try:
                     ends = await offsets.epoch_ends(epochs, deadline=deadline)
-                except UnsupportedVersionError:
+                except errors.UnsupportedVersionError:
                     ends = None
-                except KafkaError as error:
+                except errors.KafkaError as error:
                     self._note(error)
                     await trio.sleep(self.options.retry_backoff_ms / 1000)
                     continue
@@ -209,7 +203,7 @@ class RangeSession:
             if self._comparing is scope:
                 self._comparing = None
 
-    def _note(self, error: KafkaError) -> None:
+    def _note(self, error: errors.KafkaError) -> None:
         self.failure_tracker.failed(_COMPARING, error, self.world.now())
 
     def notify(self) -> None:
@@ -219,10 +213,10 @@ class RangeSession:
     def check(self) -> None:
         """Raise if the session cannot be used."""
         if self._failure is not None:
-            raise KafkaError(f"a background task of the reader failed: {self._failure!r}") from self._failure
+            raise errors.KafkaError(f"a background task of the reader failed: {self._failure!r}") from self._failure
         if not self.is_open:
             require_trio("RangeReader", asyncio="", blocking="triokafka.read_topic")
-            raise ClosedError("the reader is not open: use it inside its async with block")
+            raise errors.ClosedError("the reader is not open: use it inside its async with block")
         self.network.check_usable()
 
     def _fail(self, error: Exception) -> None:

@@ -13,19 +13,11 @@ from uuid import UUID
 
 import trio
 
+from triokafka import errors
 from triokafka.client.consumer.completed_fetch import CompletedFetch
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.range_bounds import Bound, resolve_ranges
 from triokafka.client.range_session import OffsetRange, RangeLostError, RangeSession
-from triokafka.errors import (
-    ClosedError,
-    CorruptRecordError,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    OffsetOutOfRangeError,
-    UnsupportedCodecError,
-)
 from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
 from triokafka.trio_context import require_trio
@@ -219,7 +211,7 @@ class RangeReader:
     def _check(self) -> None:
         if not self._is_open:
             require_trio("RangeReader", asyncio="", blocking="triokafka.read_topic")
-            raise ClosedError("the reader is not open: use it inside its async with block")
+            raise errors.ClosedError("the reader is not open: use it inside its async with block")
         self.session.check()
         metadata = self.session.network.metadata
         if metadata.cluster.topic_errors:
@@ -236,7 +228,7 @@ class RangeReader:
         failing = self.session.failure_tracker.current
         error = self.session.network.metadata.error_for(partition.topic)
         why = f"; {failing[0].what} fails: {failing[0].error}" if failing else f"; {error}" if error is not None else ""
-        raise KafkaTimeoutError(
+        raise errors.KafkaTimeoutError(
             f"no progress for {waited:.0f} s: {len(self._left)} partitions are not read to the end, {partition} is"
             f" at offset {self.position(partition)} of {end}{why}"
         )
@@ -253,7 +245,7 @@ class RangeReader:
                 self._advance(data, reached=builder.rows - before == limit)
                 if builder.rows >= self._batch_rows or builder.is_full or not data.done:
                     break
-        except KafkaError:
+        except errors.KafkaError:
             # Records before the error are returned first; the next call finds the error again.
             if not builder.rows:
                 raise
@@ -300,7 +292,7 @@ class RangeReader:
 
     def _explain(self, data: CompletedFetch) -> None:
         error = data.error
-        if isinstance(error, OffsetOutOfRangeError):
+        if isinstance(error, errors.OffsetOutOfRangeError):
             start, end = self._ranges[data.partition]
             raise RangeLostError(
                 f"{data.partition}: offset {data.position} of the range {start} to {end} is not in the log: it was"
@@ -369,7 +361,7 @@ def _records_below(data: CompletedFetch, stop: int) -> tuple[int, bool]:
             inside += sum(record.offset < stop for record in chunk)
             if chunk[-1].offset >= stop:
                 return inside, True
-    except (CorruptRecordError, UnsupportedCodecError):
+    except (errors.CorruptRecordError, errors.UnsupportedCodecError):
         # Batches without records, such as control batches, were skipped.
         return inside if decoder.next_offset >= stop else _ALL, True
     return inside, decoder.next_offset >= stop
@@ -385,7 +377,7 @@ def _rows_below(data: CompletedFetch, stop: int) -> tuple[int, bool]:
         builder = ArrowBuilder(("offset",))
         try:
             rows = builder.add(decoder, _LOOK_AHEAD)
-        except (CorruptRecordError, UnsupportedCodecError):
+        except (errors.CorruptRecordError, errors.UnsupportedCodecError):
             return inside if decoder.next_offset >= stop else _ALL, True
         offsets = memoryview(builder.finish().column(0).buffers()[1]).cast("q")[:rows]
         below = bisect_left(offsets, stop)
@@ -438,7 +430,7 @@ def read_topic(
     from triokafka.records.arrow import arrow_schema
 
     if trio.lowlevel.in_trio_run():
-        raise IllegalStateError("this call blocks, and would stop all Trio tasks: use RangeReader inside Trio")
+        raise errors.IllegalStateError("this call blocks, and would stop all Trio tasks: use RangeReader inside Trio")
     names = [topics] if isinstance(topics, str) else list(topics)
     schema = arrow_schema(columns, values=values)
 
@@ -464,7 +456,7 @@ def read_topic(
             if batch is None:
                 return
             yield batch
-        raise IllegalStateError(
+        raise errors.IllegalStateError(
             "the reader was opened before this process was forked: call read_topic again in this process"
         )
 

@@ -17,6 +17,7 @@ import trio
 from quart import Response, request
 from quart_trio import QuartTrio
 
+from triokafka import errors
 from triokafka.console.changes import InvalidChangeError, ReadOnlyError, change_named
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.fault_switches import CALLS, FaultSwitches
@@ -24,15 +25,6 @@ from triokafka.console.limits import ConsoleLimits
 from triokafka.console.messages import Search, search, tail
 from triokafka.console.scraped_metrics import MetricsSource, ScrapedMetrics
 from triokafka.console.sessions import Session, Sessions, check_passwords_are_checked, note
-from triokafka.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    GroupIdNotFoundError,
-    KafkaError,
-    KafkaTimeoutError,
-    UnknownTopicOrPartitionError,
-    first_leaf,
-)
 from triokafka.security.java_names import with_hidden_secrets
 from triokafka.world import World
 
@@ -160,7 +152,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
         """Return the view's answer, or its error."""
         try:
             return _json(await ask((await session()).view))
-        except (KafkaError, ExceptionGroup, ValueError) as error:
+        except (errors.KafkaError, ExceptionGroup, ValueError) as error:
             return _failure(error)
 
     @app.post("/api/login")
@@ -171,7 +163,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
             raise _Refused(400, "user and password are missing")
         try:
             made = await sessions.log_in(user, password, request.remote_addr or "")
-        except (KafkaError, ExceptionGroup) as error:
+        except (errors.KafkaError, ExceptionGroup) as error:
             return _failure(error)
         sessions.log_out(request.cookies.get(COOKIE))
         response = _json({"user": user})
@@ -234,7 +226,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
         try:
             wanted = _search(name)
             await view.admin.describe_topics([name])
-        except (KafkaError, ValueError) as error:
+        except (errors.KafkaError, ValueError) as error:
             return _failure(error)
 
         async def events() -> AsyncIterator[bytes]:
@@ -246,7 +238,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
             try:
                 async for one in tail(view.options, view.admin, wanted, decoder):
                     yield _event(one)
-            except (KafkaError, ExceptionGroup) as error:
+            except (errors.KafkaError, ExceptionGroup) as error:
                 yield _event(_problem(error))
             finally:
                 tails.release_on_behalf_of(wanted)
@@ -347,18 +339,18 @@ def _event(document: Any) -> bytes:
 
 
 def _problem(error: BaseException) -> dict[str, str]:
-    error = first_leaf(error)
+    error = errors.first_leaf(error)
     return {"error": type(error).__name__, "message": str(error)}
 
 
 def _failure(error: BaseException) -> Response:
     """Return an error of the cluster or of the request, with the status that fits it."""
-    error = first_leaf(error)
+    error = errors.first_leaf(error)
     kinds: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], int], ...] = (
-        (AuthenticationError, 401),
-        (AuthorizationError, 403),
-        ((UnknownTopicOrPartitionError, GroupIdNotFoundError), 404),
-        (KafkaTimeoutError, 504),
+        (errors.AuthenticationError, 401),
+        (errors.AuthorizationError, 403),
+        ((errors.UnknownTopicOrPartitionError, errors.GroupIdNotFoundError), 404),
+        (errors.KafkaTimeoutError, 504),
         ((InvalidChangeError, ValueError), 400),
     )
     status = next((status for kind, status in kinds if isinstance(error, kind)), 502)

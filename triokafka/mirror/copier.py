@@ -17,20 +17,12 @@ from typing import Final, NamedTuple
 
 import trio
 
+from triokafka import errors
 from triokafka.client.consumer.batches import Batches, FetchedBatch
 from triokafka.client.consumer.consumer import Consumer
 from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.client.deliveries import Deliveries
 from triokafka.client.producer.producer import Producer
-from triokafka.errors import (
-    KafkaError,
-    LogTruncationError,
-    OffsetOutOfRangeError,
-    ProducerFencedError,
-    UnknownTopicIdError,
-    UnsupportedVersionError,
-    raisable_copy,
-)
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.flow_state import FlowState, PartitionFlow
 from triokafka.mirror.naming import positions_topic
@@ -105,10 +97,10 @@ class Copier:
                     if self._is_astray:
                         self._is_astray = False
                         await self._seek(consumer)
-                except KafkaError:
+                except errors.KafkaError:
                     fenced = producer.health().failure
-                    if isinstance(fenced, ProducerFencedError):
-                        raise raisable_copy(fenced) from None  # the reason of whatever failed first
+                    if isinstance(fenced, errors.ProducerFencedError):
+                        raise errors.raisable_copy(fenced) from None  # the reason of whatever failed first
                     raise
             await self._settle(wait=True)
 
@@ -164,7 +156,7 @@ class Copier:
         while epochs := self._state.epochs_to_compare(partitions):
             try:
                 ends = await consumer.epoch_ends(epochs)
-            except UnsupportedVersionError:
+            except errors.UnsupportedVersionError:
                 self._state.forget_epochs(partitions)
                 return
             await self._check_topics({partition: partitions[partition] for partition in ends})
@@ -183,7 +175,7 @@ class Copier:
         described = await self._source.admin.describe_topics(list(known))
         for topic, topic_id in known.items():
             if topic in described.errors or (described[topic].topic_id or None) != topic_id:
-                raise UnknownTopicIdError(f"topic {topic} was deleted or created again")
+                raise errors.UnknownTopicIdError(f"topic {topic} was deleted or created again")
 
     async def _warn_of_repetition(self, partitions: Mapping[TopicPartition, MirroredPartition]) -> None:
         """Say which partitions have records in the target and no progress: they are copied from the beginning."""
@@ -251,7 +243,7 @@ class Copier:
             with trio.CancelScope(deadline=self._world.deadline(deadline)):
                 try:
                     return await anext(batches)
-                except (OffsetOutOfRangeError, LogTruncationError):
+                except (errors.OffsetOutOfRangeError, errors.LogTruncationError):
                     self._is_astray = True
         return None
 

@@ -12,7 +12,7 @@ import trio
 
 from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.client.deliveries import Deliveries
-from triokafka.mirror.offset_syncs import OffsetSyncRule
+from triokafka.mirror.offset_sync_rule import OffsetSyncRule
 from triokafka.mirror.offset_translation import OffsetTranslation
 from triokafka.mirror.positions import StoredPosition
 from triokafka.mirror.topic_replication import MirroredPartition

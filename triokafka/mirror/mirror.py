@@ -9,27 +9,20 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.producer.producer import Producer
-from triokafka.errors import (
-    AuthenticationError,
-    AuthorizationError,
-    ConfigurationError,
-    KafkaError,
-    ProducerFencedError,
-    UnsupportedVersionError,
-)
 from triokafka.mirror.acl_replication import AclReplication
 from triokafka.mirror.checkpoints import GroupCheckpoints
 from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.copier import Copier
 from triokafka.mirror.flow_state import FlowState
-from triokafka.mirror.naming import HEARTBEATS
+from triokafka.mirror.heartbeats import write_heartbeat
+from triokafka.mirror.offset_syncs import write_offset_syncs
 from triokafka.mirror.options import MirrorOptions
 from triokafka.mirror.positions import MirrorPositionsError
 from triokafka.mirror.state_topics import StateTopics
 from triokafka.mirror.topic_replication import TopicReplication
-from triokafka.protocol.stored.mirror_maker import HeartbeatKey, HeartbeatValue, OffsetSyncKey, OffsetSyncValue
 from triokafka.trio_context import require_trio
 from triokafka.world import World
 from triokafka.world.system import RealWorld
@@ -37,12 +30,12 @@ from triokafka.world.system import RealWorld
 logger = logging.getLogger(__name__)
 
 _FOR_GOOD: Final = (
-    AuthenticationError,
-    AuthorizationError,
-    ConfigurationError,
+    errors.AuthenticationError,
+    errors.AuthorizationError,
+    errors.ConfigurationError,
     MirrorPositionsError,
-    ProducerFencedError,
-    UnsupportedVersionError,
+    errors.ProducerFencedError,
+    errors.UnsupportedVersionError,
 )
 """Errors that a new attempt does not mend."""
 _STATUS_MS: Final = 2_000
@@ -172,7 +165,7 @@ class Mirror:
                     timeout_ms=_STATUS_MS,
                 )
                 lag = sum(max(0, ends[flow.source].offset - flow.offsets.next_offset) for flow in flows)
-            except KafkaError:
+            except errors.KafkaError:
                 lag = -1
         return MirrorStatus(
             partitions=len(self._state.wanted),
@@ -229,26 +222,10 @@ class Mirror:
         self._state.finish_at({partition: ends[partition].offset for partition in wanted})
 
     async def _write_syncs(self, producer: Producer) -> None:
-        syncs = self._state.take_syncs()
-        try:
-            deliveries = []
-            for (topic, number), (upstream, downstream) in syncs.items():
-                key = OffsetSyncKey(topic=topic, partition=number)
-                value = OffsetSyncValue(upstream_offset=upstream, offset=downstream)
-                deliveries.append(
-                    await producer.send(self._state_topics.syncs, value.encode(0), key=key.encode(0), partition=0)
-                )
-            for delivery in deliveries:
-                await delivery
-        except KafkaError:
-            self._state.return_syncs(syncs)
-            raise
+        await write_offset_syncs(producer, self._state_topics.syncs, self._state)
 
     async def _write_heartbeat(self, producer: Producer) -> None:
-        options = self._options
-        key = HeartbeatKey(source_cluster_alias=options.source_alias, target_cluster_alias=options.target_alias)
-        value = HeartbeatValue(timestamp=self._world.wall_ms())
-        await (await producer.send(HEARTBEATS, value.encode_versioned(0), key=key.encode(0), partition=0))
+        await write_heartbeat(producer, self._options, self._world.wall_ms())
 
     # ---------------------------------------------------------------- attempts
 
@@ -266,7 +243,7 @@ class Mirror:
             except Exception as error:
                 problems = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
                 for problem in problems:
-                    if not isinstance(problem, KafkaError) or isinstance(problem, _FOR_GOOD):
+                    if not isinstance(problem, errors.KafkaError) or isinstance(problem, _FOR_GOOD):
                         raise
                 failures += 1
                 self._failure = str(problems[0])

@@ -1,30 +1,24 @@
-"""When a flow writes an offset sync, by MirrorMaker 2's rule (``offset.lag.max``). Pure."""
+"""Writing the offset syncs of a flow: pairs of a source offset and its target offset, as MirrorMaker 2 stores them."""
 
 from __future__ import annotations
 
+from triokafka.client.producer.producer import Producer
+from triokafka.errors import KafkaError
+from triokafka.mirror.flow_state import FlowState
+from triokafka.protocol.stored.mirror_maker import OffsetSyncKey, OffsetSyncValue
 
-class OffsetSyncRule:
-    """Decides for one partition. A sync is due for the first record, after a gap in the source or a step back in the
-    target, and every ``max_lag`` records."""
 
-    def __init__(self, max_lag: int) -> None:
-        self._max_lag = max_lag
-        self._synced = -1
-        self._upstream = -1
-        self._downstream = -1
-
-    def is_due(self, first: tuple[int, int], last: tuple[int, int]) -> bool:
-        """Whether a sync is due for ``last``, after the records ``first`` to ``last`` were mirrored in one run.
-
-        Each is the source offset and the target offset of a record.
-        """
-        due = (
-            self._synced < 0
-            or last[1] - (self._synced + 1) >= self._max_lag
-            or first[0] - self._upstream != 1
-            or first[1] < self._downstream
-        )
-        self._upstream, self._downstream = last
-        if due:
-            self._synced = last[1]
-        return due
+async def write_offset_syncs(producer: Producer, topic: str, state: FlowState) -> None:
+    """Write the syncs that are due, and wait until they are stored; after an error they stay due."""
+    syncs = state.take_syncs()
+    try:
+        deliveries = []
+        for (synced_topic, number), (upstream, downstream) in syncs.items():
+            key = OffsetSyncKey(topic=synced_topic, partition=number)
+            value = OffsetSyncValue(upstream_offset=upstream, offset=downstream)
+            deliveries.append(await producer.send(topic, value.encode(0), key=key.encode(0), partition=0))
+        for delivery in deliveries:
+            await delivery
+    except KafkaError:
+        state.return_syncs(syncs)
+        raise

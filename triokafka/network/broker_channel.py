@@ -15,20 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
-from triokafka.errors import (
-    AuthenticationError,
-    BrokerResponseError,
-    KafkaConnectionError,
-    KafkaError,
-    NodeNotReadyError,
-    UnsupportedVersionError,
-    raisable_copy,
-)
 from triokafka.network.broker_addresses import BrokerAddress, broker_addresses
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
-from triokafka.network.in_flight import Completion
+from triokafka.network.in_flight_request import Completion
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.silent_close import SilentClose, SilentCloseExplainer
 from triokafka.network.tls_failures import handshake_error
@@ -88,7 +80,7 @@ class BrokerChannel:
         self.connection: Connection | None = None
         self.api_versions: ApiVersions = {}
         self._chosen_versions: dict[tuple[type[Request[Any]], int | None, int | None], int] = {}
-        self.error: KafkaError | None = None
+        self.error: errors.KafkaError | None = None
         self.failures = 0
         self.failed_connects = 0
         self.attempts = 0
@@ -159,7 +151,7 @@ class BrokerChannel:
     async def run(self) -> None:
         """Connect, serve the connection until it ends, and note the back-off. Never raises `KafkaError`."""
         began = self._world.now()
-        failure: KafkaError | None = None
+        failure: errors.KafkaError | None = None
         try:
             failure = await self._connect_and_serve(began)
             if self._closed_by is not None and self._address is not None:
@@ -170,7 +162,7 @@ class BrokerChannel:
         finally:
             self._ended(began, failure)
 
-    async def _connect_and_serve(self, began: float) -> KafkaError:
+    async def _connect_and_serve(self, began: float) -> errors.KafkaError:
         """Return the error that ended the attempt or the connection."""
         hooks, security = self._config.hooks, self._config.security
         self._closed_by = None
@@ -204,7 +196,7 @@ class BrokerChannel:
                 if connection is not None and connection.closed_by_peer and connection.bytes_received == received:
                     self._closed_by = SilentClose.BEFORE_VERSIONS if not received else SilentClose.BEFORE_FIRST_ANSWER
             return self._connect_error(str(connection.error))
-        except* KafkaError as group:
+        except* errors.KafkaError as group:
             failure = _first(group)
         return failure
 
@@ -217,7 +209,7 @@ class BrokerChannel:
             renew_after = await authenticate(
                 connection, sasl, self.api_versions, self._world, timeout=timeout, host=self.node.host
             )
-        except KafkaError as error:
+        except errors.KafkaError as error:
             connection.close(error)
             raise
         if renew_after is not None:
@@ -234,7 +226,7 @@ class BrokerChannel:
                 )
             )
 
-    def _ended(self, began: float, failure: KafkaError | None) -> None:
+    def _ended(self, began: float, failure: errors.KafkaError | None) -> None:
         """Record the error and the time of the next attempt; ``failure`` is None when the client was closed."""
         hooks = self._config.hooks
         connection, self.connection = self.connection, None
@@ -242,7 +234,7 @@ class BrokerChannel:
             self._throttled_until = connection.throttled_until
             self.failures = 1
             self.error = ended = (
-                failure if isinstance(failure, AuthenticationError) else _as_kafka_error(connection.error)
+                failure if isinstance(failure, errors.AuthenticationError) else _as_kafka_error(connection.error)
             )
             if self._config.traffic is not None:
                 self._config.traffic.closed.append(1.0)
@@ -252,7 +244,7 @@ class BrokerChannel:
             self.failures += 1
             self.failed_connects += 1
             self.error = failure or self.error
-            if self._config.traffic is not None and isinstance(failure, AuthenticationError):
+            if self._config.traffic is not None and isinstance(failure, errors.AuthenticationError):
                 self._config.traffic.refused.append(1.0)
             if hooks and failure is not None:
                 hooks.on_connect(self.node, self.node.address, self._world.now() - began, failure)
@@ -301,9 +293,9 @@ class BrokerChannel:
     async def _agree(self, connection: Connection, timeout: float | None = None) -> ApiVersions:
         try:
             return await self._negotiation.ask(connection, timeout)
-        except (KafkaError, OSError) as error:
+        except (errors.KafkaError, OSError) as error:
             connection.close(error)
-            if isinstance(connection.error, AuthenticationError):
+            if isinstance(connection.error, errors.AuthenticationError):
                 raise connection.error from error
             raise self._connect_error(str(error)) from error
 
@@ -324,7 +316,7 @@ class BrokerChannel:
         version = self._chosen_versions.get(asked)
         if version is None:
             if not self.api_versions:
-                raise NodeNotReadyError(f"{self.name} has not sent its API versions yet")
+                raise errors.NodeNotReadyError(f"{self.name} has not sent its API versions yet")
             version = self._chosen_versions[asked] = choose_version(
                 request_type, self.api_versions, broker=self.name, min_version=min_version, max_version=max_version
             )
@@ -343,7 +335,7 @@ class BrokerChannel:
     ) -> None:
         """Like `Connection.submit`. Raises `NodeNotReadyError` without a connection; then nothing was sent."""
         if self.connection is None:
-            raise NodeNotReadyError(f"{self.name} is not ready for a request")
+            raise errors.NodeNotReadyError(f"{self.name} is not ready for a request")
         self.connection.submit(
             request, version, on_done, timeout=timeout, expect_response=expect_response, now=now, may_wait=may_wait
         )
@@ -377,8 +369,8 @@ class BrokerChannel:
         changed, self.changed = self.changed, trio.Event()
         changed.set()
 
-    def _connect_error(self, why: str) -> KafkaConnectionError:
-        return KafkaConnectionError(f"could not connect to {self.name}: {why}")
+    def _connect_error(self, why: str) -> errors.KafkaConnectionError:
+        return errors.KafkaConnectionError(f"could not connect to {self.name}: {why}")
 
     async def _connect(self) -> Stream:
         try:
@@ -459,18 +451,26 @@ class BrokerChannel:
         return connection
 
 
-def copied_failure(error: KafkaError) -> KafkaError:
+def copied_failure(error: errors.KafkaError) -> errors.KafkaError:
     """Return the failure of an attempt for one of its callers: they must not share one traceback."""
-    if isinstance(error, (AuthenticationError, KafkaConnectionError, UnsupportedVersionError, BrokerResponseError)):
-        return raisable_copy(error)
-    return KafkaConnectionError(str(error))
+    if isinstance(
+        error,
+        (
+            errors.AuthenticationError,
+            errors.KafkaConnectionError,
+            errors.UnsupportedVersionError,
+            errors.BrokerResponseError,
+        ),
+    ):
+        return errors.raisable_copy(error)
+    return errors.KafkaConnectionError(str(error))
 
 
-def _as_kafka_error(error: Exception | None) -> KafkaError:
-    return error if isinstance(error, KafkaError) else KafkaConnectionError(str(error))
+def _as_kafka_error(error: Exception | None) -> errors.KafkaError:
+    return error if isinstance(error, errors.KafkaError) else errors.KafkaConnectionError(str(error))
 
 
-def _first(group: BaseExceptionGroup[KafkaError]) -> KafkaError:
+def _first(group: BaseExceptionGroup[errors.KafkaError]) -> errors.KafkaError:
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]

@@ -25,7 +25,7 @@ from triokafka.errors import (
 )
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.dead_peer import Verdict, allowed_wait, share_of_limit
-from triokafka.network.in_flight import (
+from triokafka.network.in_flight_request import (
     API_VERSIONS_KEY,
     DECODED_TIMES,
     UNSUPPORTED_VERSION,

@@ -12,7 +12,7 @@ from typing import Final
 import trio
 
 from triokafka.errors import ProtocolError
-from triokafka.network.in_flight import InFlightRequest
+from triokafka.network.in_flight_request import InFlightRequest
 from triokafka.protocol.compiler import carries_records
 from triokafka.protocol.message import Response
 from triokafka.structs import Buffer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from triokafka.network.dead_peer import LEAST_PROGRESS_BYTES, DeadPeerDetector, Verdict, share_of_limit
-from triokafka.network.in_flight import InFlightRequest
+from triokafka.network.in_flight_request import InFlightRequest
 from triokafka.protocol.message import Request
 
 _NEVER: Final = float("inf")

@@ -9,16 +9,8 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
-from triokafka.errors import (
-    ClusterAuthorizationFailedError,
-    KafkaError,
-    KafkaTimeoutError,
-    MismatchedEndpointTypeError,
-    UnknownTopicOrPartitionError,
-    UnsupportedEndpointTypeError,
-    for_code,
-)
 from triokafka.network.cluster import Cluster
 from triokafka.network.config import NetworkConfig
 from triokafka.network.metadata import Metadata
@@ -30,7 +22,11 @@ logger = logging.getLogger(__name__)
 
 _FIRST_NULL_TOPICS: Final = 1
 _FIRST_WITHOUT_CREATION: Final = 4
-_FINAL: Final = (ClusterAuthorizationFailedError, MismatchedEndpointTypeError, UnsupportedEndpointTypeError)
+_FINAL: Final = (
+    errors.ClusterAuthorizationFailedError,
+    errors.MismatchedEndpointTypeError,
+    errors.UnsupportedEndpointTypeError,
+)
 """Errors of controllers that another attempt does not change."""
 
 
@@ -122,13 +118,13 @@ class MetadataUpdater:
 
         try:
             response = await self._ask(build, None if may_create else _FIRST_WITHOUT_CREATION)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             logger.debug("metadata refresh failed: %s", error)
             metadata.failed_update(self._world.now(), error)
             self._on_failure(False)
             return
         if response.error_code:
-            refusal = for_code(response.error_code)("the broker requested a rebootstrap")
+            refusal = errors.for_code(response.error_code)("the broker requested a rebootstrap")
             metadata.failed_update(self._world.now(), refusal)
             self._on_failure(True)
             return
@@ -190,10 +186,10 @@ class MetadataUpdater:
             said = [error for topic in missing if (error := metadata.error_for(topic)) is not None]
             for topic in missing:
                 metadata.forget_topic(topic)
-            if said and not isinstance(said[0], UnknownTopicOrPartitionError):
+            if said and not isinstance(said[0], errors.UnknownTopicOrPartitionError):
                 raise said[0].fresh_copy()
             names = ", ".join(repr(topic) for topic in missing)
-            raise UnknownTopicOrPartitionError(
+            raise errors.UnknownTopicOrPartitionError(
                 f"topic {names} does not exist (waited {limit_ms:.0f} ms). Create it, or check the spelling;"
                 " the broker may not create topics by itself (auto.create.topics.enable)"
             )
@@ -205,12 +201,12 @@ class MetadataUpdater:
             return
         if not error.retriable:
             raise error.fresh_copy()
-        if isinstance(error, UnknownTopicOrPartitionError) and not wait_for_creation:
+        if isinstance(error, errors.UnknownTopicOrPartitionError) and not wait_for_creation:
             self.metadata.forget_topic(topic)
             raise error.fresh_copy()
 
-    def _timeout(self, what: str) -> KafkaTimeoutError:
+    def _timeout(self, what: str) -> errors.KafkaTimeoutError:
         error = self.metadata.last_error
-        return KafkaTimeoutError(
+        return errors.KafkaTimeoutError(
             f"{what}; last failure: {error}" if error is not None else f"{what}: {self._why_unreachable()}"
         )

@@ -11,16 +11,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Self, TypeVar
 
+from triokafka import errors
 from triokafka.backoff import Backoff
-from triokafka.errors import (
-    AuthenticationError,
-    ClosedError,
-    ConfigurationError,
-    KafkaConnectionError,
-    KafkaError,
-    NodeNotReadyError,
-    raisable_copy,
-)
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.broker_channel import BrokerChannel, ChannelState
 from triokafka.network.broker_status import BrokerStatus, take_statuses
@@ -30,7 +22,7 @@ from triokafka.network.connection import Connection
 from triokafka.network.connector import Connector
 from triokafka.network.coordinators import Coordinators
 from triokafka.network.dead_peer import needs_checked_connection
-from triokafka.network.in_flight import Completion
+from triokafka.network.in_flight_request import Completion
 from triokafka.network.known_brokers import KnownBrokers
 from triokafka.network.metadata import Metadata
 from triokafka.network.metadata_updater import MetadataUpdater
@@ -67,7 +59,7 @@ class NetworkClient:
     def __init__(self, config: NetworkConfig, *, world: World) -> None:
         check_security(config, world)
         if not config.bootstrap_servers:
-            raise ConfigurationError("bootstrap_servers is empty: name at least one broker as 'host:port'")
+            raise errors.ConfigurationError("bootstrap_servers is empty: name at least one broker as 'host:port'")
         self.config = config
         self.world = world
         self.hooks = config.hooks
@@ -115,7 +107,7 @@ class NetworkClient:
         self._closed = True
         for channel in self._brokers.channels():
             if channel.connection is not None:
-                channel.connection.close(ClosedError("the client was closed"))
+                channel.connection.close(errors.ClosedError("the client was closed"))
         self._updater.wake_waiters()
         await self._tasks.close()
 
@@ -131,7 +123,7 @@ class NetworkClient:
                 self.hooks.on_client_failed(error)
         for channel in self._brokers.channels():
             if channel.connection is not None:
-                channel.connection.close(KafkaConnectionError(f"the client failed: {error}"))
+                channel.connection.close(errors.KafkaConnectionError(f"the client failed: {error}"))
             channel.wake_waiters()
         self._announce()
         self._updater.wake_waiters()
@@ -144,12 +136,12 @@ class NetworkClient:
     def check_usable(self) -> None:
         """Raise `ClosedError` after closing, or `KafkaError` after the failure of a background task."""
         if self._failure is not None:
-            if isinstance(self._failure, AuthenticationError):
-                raise raisable_copy(self._failure)
-            raise KafkaError(f"the network client failed: {self._failure!r}") from self._failure
+            if isinstance(self._failure, errors.AuthenticationError):
+                raise errors.raisable_copy(self._failure)
+            raise errors.KafkaError(f"the network client failed: {self._failure!r}") from self._failure
         if self._closed or not self._tasks.is_open:
             require_trio("The client")
-            raise ClosedError("the client is not open: use it inside its async with block")
+            raise errors.ClosedError("the client is not open: use it inside its async with block")
 
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` when the result of `ready` may have changed. It must not block.
@@ -181,16 +173,16 @@ class NetworkClient:
         for node_id in nodes[first:] + nodes[:first]:
             try:
                 await self._connector.connection_to(node_id, "", max(0.0, give_up_at - self.world.now()))
-            except AuthenticationError:
+            except errors.AuthenticationError:
                 raise
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 self.check_usable()
                 failures.append(str(error))
             else:
                 # A listener with SASL answers ApiVersions to any client, and ends the connection at the next request.
                 await self._updater.refresh((give_up_at - self.world.now()) * 1000)
                 return
-        raise KafkaConnectionError("; ".join(failures))
+        raise errors.KafkaConnectionError("; ".join(failures))
 
     # ---------------------------------------------------------------- nodes
 
@@ -204,7 +196,7 @@ class NetworkClient:
         return list(self._brokers.candidates())
 
     def _connection_lost(self, channel: BrokerChannel) -> None:
-        if isinstance(channel.error, AuthenticationError) and not self._closed:
+        if isinstance(channel.error, errors.AuthenticationError) and not self._closed:
             # Trying again would lock the account, or never succeed.
             self.fail(channel.error)
         if not self._closed:
@@ -222,7 +214,7 @@ class NetworkClient:
         self.check_usable()
         try:
             channel = self._brokers.channel(node_id, purpose)
-        except NodeNotReadyError:
+        except errors.NodeNotReadyError:
             self.request_metadata_update()
             return None
         if channel.is_ready(now):
@@ -236,7 +228,7 @@ class NetworkClient:
         channel = self._brokers.known_channel(node_id)
         return channel.delay(self.world.now()) if channel is not None else _NEVER
 
-    def channel_error(self, node_id: int) -> KafkaError | None:
+    def channel_error(self, node_id: int) -> errors.KafkaError | None:
         """Return the error of the last connection to a broker; None while connected."""
         channel = self._brokers.known_channel(node_id)
         return channel.error if channel is not None else None
@@ -258,7 +250,7 @@ class NetworkClient:
         """
         for known, channel in self._brokers.channels_by_purpose():
             if channel.node.node_id == node_id and purpose in (None, known) and channel.connection is not None:
-                channel.connection.close(KafkaConnectionError(f"{channel.name}: {reason}"))
+                channel.connection.close(errors.KafkaConnectionError(f"{channel.name}: {reason}"))
 
     def version_for(
         self,
@@ -298,7 +290,7 @@ class NetworkClient:
         self.check_usable()
         channel = self._brokers.channel(node_id, purpose)
         if not channel.is_ready(self.world.now()):
-            raise NodeNotReadyError(f"{channel.name} is not ready for a request")
+            raise errors.NodeNotReadyError(f"{channel.name} is not ready for a request")
         timeout = None if timeout_ms is None else timeout_ms / 1000
         channel.submit(request, version, on_done, timeout=timeout, expect_response=expect_response)
 
@@ -439,7 +431,7 @@ class NetworkClient:
         """Return whether the broker answers a request within ``request_timeout_ms``."""
         try:
             await self.send(node_id, ApiVersionsRequest())
-        except KafkaError:
+        except errors.KafkaError:
             self.check_usable()
             return False
         return True
@@ -499,7 +491,7 @@ class NetworkClient:
 
     async def find_coordinators(
         self, keys: Iterable[str], key_type: int = 0, *, timeout_ms: float | None = None
-    ) -> dict[str, Node | KafkaError]:
+    ) -> dict[str, Node | errors.KafkaError]:
         """Find the coordinators of many keys (KIP-699); return each key's error instead of raising it.
 
         Brokers before 3.0 get one request for each key.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import trio
 
-from triokafka.network.in_flight import InFlightRequest
+from triokafka.network.in_flight_request import InFlightRequest
 from triokafka.structs import Buffer
 from triokafka.world import Stream
 

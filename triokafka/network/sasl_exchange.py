@@ -9,14 +9,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from triokafka.errors import (
-    IllegalSaslStateError,
-    KafkaConnectionError,
-    SaslAuthenticationFailedError,
-    UnsupportedSaslMechanismError,
-    UnsupportedVersionError,
-    for_code,
-)
+from triokafka import errors
 from triokafka.network.connection import Connection
 from triokafka.network.response_waiter import ResponseWaiter
 from triokafka.network.version_negotiation import ApiVersions
@@ -72,7 +65,7 @@ async def authenticate(
             renew_after = await _exchange(connection, call, client, settings.mechanism, versions, world)
     except CredentialsUnavailableError as error:
         # A provider that is down for a while must not end clients that run; a wrong configuration is to end at once.
-        kind = KafkaConnectionError if settings.has_logged_in(world) else SaslAuthenticationFailedError
+        kind = errors.KafkaConnectionError if settings.has_logged_in(world) else errors.SaslAuthenticationFailedError
         raise kind(str(error)) from error.__cause__
     settings.note_login(world)
     return renew_after
@@ -95,18 +88,22 @@ async def _exchange(
 ) -> float | None:
     name = connection.name
     if _HANDSHAKE_KEY not in versions or versions[_HANDSHAKE_KEY][1] < 1 or _AUTHENTICATE_KEY not in versions:
-        raise UnsupportedVersionError(f"{name} has no SaslAuthenticate: SASL needs brokers of Kafka 1.0 or later")
+        raise errors.UnsupportedVersionError(
+            f"{name} has no SaslAuthenticate: SASL needs brokers of Kafka 1.0 or later"
+        )
     version = min(versions[_AUTHENTICATE_KEY][1], SaslAuthenticateRequest.versions.max)
     handshake: SaslHandshakeResponse = await call(SaslHandshakeRequest(mechanism=mechanism), 1)
-    if handshake.error_code == UnsupportedSaslMechanismError.code:
+    if handshake.error_code == errors.UnsupportedSaslMechanismError.code:
         offered = ", ".join(handshake.mechanisms) or "none"
-        raise UnsupportedSaslMechanismError(f"{name} does not offer the mechanism {mechanism}; it offers {offered}")
-    if handshake.error_code == IllegalSaslStateError.code:
-        raise IllegalSaslStateError(
+        raise errors.UnsupportedSaslMechanismError(
+            f"{name} does not offer the mechanism {mechanism}; it offers {offered}"
+        )
+    if handshake.error_code == errors.IllegalSaslStateError.code:
+        raise errors.IllegalSaslStateError(
             f"{name}: this listener has no SASL. Set security_protocol to PLAINTEXT or SSL, or use another port"
         )
     if handshake.error_code:
-        raise for_code(handshake.error_code)(f"{name} refused the SASL handshake")
+        raise errors.for_code(handshake.error_code)(f"{name} refused the SASL handshake")
     began = world.now()
     token: bytes | None = await _run(client.first, client, world)
     for _ in range(_MOST_TOKENS):
@@ -114,18 +111,20 @@ async def _exchange(
         response: SaslAuthenticateResponse = await call(SaslAuthenticateRequest(auth_bytes=token), version)
         if response.error_code:
             why = response.error_message or "no reason given"
-            raise for_code(response.error_code)(f"{name} refused {mechanism}: {why}")
+            raise errors.for_code(response.error_code)(f"{name} refused {mechanism}: {why}")
         if len(response.auth_bytes) > _MOST_TOKEN_BYTES:
-            raise SaslAuthenticationFailedError(
+            raise errors.SaslAuthenticationFailedError(
                 f"{name}: a {mechanism} token of {len(response.auth_bytes)} bytes; allowed are {_MOST_TOKEN_BYTES}"
             )
         try:
             token = await _run(partial(client.answer, bytes(response.auth_bytes)), client, world)
-        except SaslAuthenticationFailedError as error:
-            raise SaslAuthenticationFailedError(f"{name}: {error}") from None
+        except errors.SaslAuthenticationFailedError as error:
+            raise errors.SaslAuthenticationFailedError(f"{name}: {error}") from None
         if token is None:
             return _renew_after(response.session_lifetime_ms, began, world)
-    raise SaslAuthenticationFailedError(f"{name}: the {mechanism} exchange did not end after {_MOST_TOKENS} tokens")
+    raise errors.SaslAuthenticationFailedError(
+        f"{name}: the {mechanism} exchange did not end after {_MOST_TOKENS} tokens"
+    )
 
 
 async def _run(step: Callable[[], T], client: SaslClient, world: World) -> T:

@@ -7,7 +7,7 @@ import pytest
 from triokafka.errors import ConfigurationError
 from triokafka.mirror.filters import EXCLUDED_GROUPS, EXCLUDED_TOPICS, NameFilter
 from triokafka.mirror.naming import IdentityNaming, PrefixNaming, is_internal
-from triokafka.mirror.offset_syncs import OffsetSyncRule
+from triokafka.mirror.offset_sync_rule import OffsetSyncRule
 from triokafka.mirror.options import MirrorOptions
 
 

@@ -18,7 +18,7 @@ from tests.support.simulated import current_simulation, simulated
 from tests.unit.network.test_connection import ASK, connected
 from tests.unit.network.test_network_client import client_of
 from triokafka.errors import KafkaConnectionError, ProtocolError, RequestTimedOutError
-from triokafka.network.in_flight import InFlightRequest
+from triokafka.network.in_flight_request import InFlightRequest
 from triokafka.network.large_responses import LARGE_BYTES, decode_here, decode_in_thread
 from triokafka.protocol.api.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic

@@ -12,20 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from triokafka import Producer  # now, not in the running loop: it takes a tenth of a second
+from triokafka import (
+    Producer,  # now, not in the running loop: it takes a tenth of a second
+    errors,
+)
 from triokafka.asyncio.bridge import Bridge, Opening, usable_error
 from triokafka.asyncio.errors import ProducerClosed
 from triokafka.asyncio.producer.outcomes import settle_part
 from triokafka.asyncio.producer.sending import Chunk
-from triokafka.errors import (
-    BufferFullError,
-    ClosedError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    MetadataNotReadyError,
-    TransactionAbortableError,
-    UnknownTopicOrPartitionError,
-)
 
 if TYPE_CHECKING:
     from triokafka import Deliveries
@@ -38,7 +32,7 @@ with suppress(importlib.metadata.PackageNotFoundError):
 
 logger = logging.getLogger(__name__)
 
-_OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
+_OF_ONE_RECORD: Final = (TypeError, ValueError, errors.MessageSizeTooLargeError, errors.UnknownTopicOrPartitionError)
 _ABANDON_SECONDS: Final = 1.0
 
 
@@ -134,7 +128,7 @@ class ProducerSession:
         """End without the tasks, which do not continue. Nothing becomes known of records on their way."""
         self._producer = None
         self._closing = True
-        self._failure = ClosedError("the producer was interrupted")
+        self._failure = errors.ClosedError("the producer was interrupted")
         self._arrived, self._progress, self._closed = trio.Event(), trio.Event(), trio.Event()
         self._closed.set()
         self._fail_queued()
@@ -166,7 +160,7 @@ class ProducerSession:
                     transaction, self._transaction = self._transaction, None
                     await transaction.abort()
                 await self._producer.flush()
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 logger.warning("the producer was closed after a failure: %s", error)
         self._closing = True
         self._arrived.set()
@@ -240,7 +234,7 @@ class ProducerSession:
                 timestamp_ms=timestamps[0] if timestamps else None,
                 headers=headers[0] or () if headers else (),
             )
-        except (BufferFullError, MetadataNotReadyError):
+        except (errors.BufferFullError, errors.MetadataNotReadyError):
             return False
         except Exception as error:
             self._refuse(chunk, 0, 1, error)
@@ -357,7 +351,7 @@ class ProducerSession:
         await self.handed_over()
         try:
             await self._transaction.commit()
-        except TransactionAbortableError as error:
+        except errors.TransactionAbortableError as error:
             raise (error.__cause__ or error) from None  # the reason itself, as in aiokafka
         self._transaction = None
 

@@ -15,15 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
+from triokafka import errors
 from triokafka.blocking.producer.chunk import Chunk
-from triokafka.errors import (
-    ClosedError,
-    IllegalStateError,
-    KafkaError,
-    KafkaTimeoutError,
-    MessageSizeTooLargeError,
-    UnknownTopicOrPartitionError,
-)
 
 if TYPE_CHECKING:
     from triokafka import Deliveries, Producer
@@ -38,7 +31,7 @@ RECORD_OVERHEAD: Final = 82
 _GATHERING_SECONDS: Final = 0.001
 _GATHERING_SECONDS_IN_TRANSACTIONS: Final = 0.005
 """Readers see nothing before the commit, which does not wait for this time: fewer and larger chunks cost less."""
-_OF_ONE_RECORD: Final = (TypeError, ValueError, MessageSizeTooLargeError, UnknownTopicOrPartitionError)
+_OF_ONE_RECORD: Final = (TypeError, ValueError, errors.MessageSizeTooLargeError, errors.UnknownTopicOrPartitionError)
 
 
 class Stage:
@@ -73,7 +66,7 @@ class Stage:
             IllegalStateError: the producer is closed.
         """
         if self.staging.closed:
-            raise IllegalStateError("KafkaProducer already closed!")
+            raise errors.IllegalStateError("KafkaProducer already closed!")
         chunk = self.open = Chunk(self)
         self._made += 1
         return chunk
@@ -129,7 +122,9 @@ class Stage:
             # After cancellation, no caller may wait for these records for ever.
             while chunk.notified < count:
                 chunk.handed(
-                    ClosedError("the producer was closed while it accepted the record; the record may have been sent")
+                    errors.ClosedError(
+                        "the producer was closed while it accepted the record; the record may have been sent"
+                    )
                 )
 
     async def _send(self, producer: Producer, chunk: Chunk, columns: dict[str, Any]) -> None:
@@ -225,14 +220,14 @@ class Staging:
         with self._room:
             in_time = self._room.wait_for(lambda: self.closed or self.staged <= self.limit // 2, timeout)
             if self.closed:
-                raise IllegalStateError("KafkaProducer already closed!")
+                raise errors.IllegalStateError("KafkaProducer already closed!")
             if not in_time and self._unreported > self.staged // 2:
-                raise KafkaTimeoutError(
+                raise errors.KafkaTimeoutError(
                     f"callbacks of {self._unreported_limit} bytes of records (buffer_memory) have not run yet, and too"
                     f" few ran within {timeout:g} s (max_block_ms): the callbacks are slower than the sends"
                 )
             if not in_time:
-                raise KafkaTimeoutError(
+                raise errors.KafkaTimeoutError(
                     f"{self.staged} bytes of records wait for the loop, and it took none within {timeout:g} s"
                     " (max_block_ms): the brokers are too slow, or do not answer"
                 )
@@ -255,7 +250,7 @@ class Staging:
             self.stages.clear()
             self._room.notify_all()
 
-    def fail(self, stages: Collection[Stage], error: KafkaError) -> None:
+    def fail(self, stages: Collection[Stage], error: errors.KafkaError) -> None:
         """Fail all records that were not handed over, because the producer has ended. In the loop."""
         self.close()
         with self.lock:

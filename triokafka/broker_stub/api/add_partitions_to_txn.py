@@ -13,19 +13,12 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE, transaction_error
 from triokafka.broker_stub.authorizer import Access, denial, or_cluster
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import in_portions
-from triokafka.errors import (
-    InvalidTxnStateError,
-    KafkaError,
-    OperationNotAttemptedError,
-    TopicAuthorizationFailedError,
-    TransactionAbortableError,
-    UnknownTopicOrPartitionError,
-)
 from triokafka.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -112,7 +105,7 @@ async def _codes(transaction: AddPartitionsToTxnTransaction, context: RequestCon
         codes[key] = _refusal(key, context, is_client=is_client)
     if any(codes.values()):
         async for key in in_portions(partitions):
-            codes[key] = codes[key] or OperationNotAttemptedError.code
+            codes[key] = codes[key] or errors.OperationNotAttemptedError.code
         return codes
     producer_id, epoch = transaction.producer_id, transaction.producer_epoch
     try:
@@ -129,22 +122,22 @@ async def _codes(transaction: AddPartitionsToTxnTransaction, context: RequestCon
             version=_CLIENT_VERSION if is_client else _BROKER_VERSION,
             may_wait=not is_client,
         )
-    except KafkaError as error:
+    except errors.KafkaError as error:
         return dict.fromkeys(partitions, transaction_error(error, context, fenced_since=_FENCED_SINCE))
     return dict.fromkeys(partitions, 0)
 
 
 def _known_code(code: int, context: RequestContext) -> int:
     """Return a code that the version has."""
-    if code == TransactionAbortableError.code and context.version < _ABORTABLE_SINCE:
-        return InvalidTxnStateError.code
+    if code == errors.TransactionAbortableError.code and context.version < _ABORTABLE_SINCE:
+        return errors.InvalidTxnStateError.code
     return code
 
 
 def _refusal(key: TopicPartition, context: RequestContext, *, is_client: bool) -> int:
     if is_client and (key.topic in INTERNAL_TOPICS or context.denied(WRITE, ResourceType.TOPIC, key.topic)):
-        return TopicAuthorizationFailedError.code
-    return 0 if context.metadata.image.partition(*key) is not None else UnknownTopicOrPartitionError.code
+        return errors.TopicAuthorizationFailedError.code
+    return 0 if context.metadata.image.partition(*key) is not None else errors.UnknownTopicOrPartitionError.code
 
 
 async def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[TopicPartition]:

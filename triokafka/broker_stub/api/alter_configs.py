@@ -7,7 +7,7 @@ IncrementalAlterConfigs (44).
 from __future__ import annotations
 
 from triokafka.broker_stub.api.config_resources import config_accesses, failed_resources, refused_resources
-from triokafka.broker_stub.api.store_changes import refused_whole_stores
+from triokafka.broker_stub.api.key_store_changes import refused_whole_stores
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.alter_configs import (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from triokafka import errors
 from triokafka.broker_stub.api.transaction_errors import TRANSACTIONAL_ID, WRITE
 from triokafka.broker_stub.authorizer import Access, of_group, of_topics
 from triokafka.broker_stub.coordinators.transaction_verifier import AppendingProducer
@@ -16,14 +17,6 @@ from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.group.append_errors import coordinator_error
 from triokafka.coordinator.group.transaction_requests import commit_failed
-from triokafka.errors import (
-    CoordinatorLoadInProgressError,
-    InvalidGroupIdError,
-    NetworkExceptionError,
-    TopicAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
 from triokafka.protocol.api.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition
@@ -44,9 +37,9 @@ def _refused(request: TxnOffsetCommitRequest, context: RequestContext) -> dict[s
     codes: dict[str, int] = {}
     for topic in request.topics:
         if context.denied(AclOperation.READ, ResourceType.TOPIC, topic.name):
-            codes[topic.name] = TopicAuthorizationFailedError.code
+            codes[topic.name] = errors.TopicAuthorizationFailedError.code
         elif topic.name not in context.metadata.image.topics:
-            codes[topic.name] = UnknownTopicOrPartitionError.code
+            codes[topic.name] = errors.UnknownTopicOrPartitionError.code
     return codes
 
 
@@ -64,7 +57,7 @@ def _refused(request: TxnOffsetCommitRequest, context: RequestContext) -> dict[s
 async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Let the group's partition join the transaction if necessary, and write the offsets to it."""
     if not request.group_id:
-        return commit_failed(request, InvalidGroupIdError.code, _refused(request, context))
+        return commit_failed(request, errors.InvalidGroupIdError.code, _refused(request, context))
     partition = TopicPartition(GROUP_METADATA_TOPIC, context.groups.runtime.partition_for(request.group_id))
     context.groups.check_coordinates(request.group_id)
     producer = AppendingProducer(
@@ -77,9 +70,9 @@ async def txn_offset_commit(request: TxnOffsetCommitRequest, context: RequestCon
     admission = await context.broker.transaction_verifier.admit(producer, {partition: -1})
     code = admission.errors.get(partition, 0)
     if code:
-        if code == NetworkExceptionError.code:
-            code = CoordinatorLoadInProgressError.code  # which clients repeat
-        return commit_failed(request, coordinator_error(for_code(code)()), _refused(request, context))
+        if code == errors.NetworkExceptionError.code:
+            code = errors.CoordinatorLoadInProgressError.code  # which clients repeat
+        return commit_failed(request, coordinator_error(errors.for_code(code)()), _refused(request, context))
     return await context.groups.transactions.commit_offsets(
         request,
         guard=admission.guards[partition],

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome
 from triokafka.broker_stub.metadata import features
@@ -18,15 +19,6 @@ from triokafka.broker_stub.metadata.delegation_tokens import (
     tokens_of,
 )
 from triokafka.broker_stub.metadata.image import MetadataImage
-from triokafka.errors import (
-    BrokerResponseError,
-    DelegationTokenAuthDisabledError,
-    DelegationTokenExpiredError,
-    DelegationTokenNotFoundError,
-    DelegationTokenOwnerMismatchError,
-    InvalidPrincipalTypeError,
-    UnsupportedVersionError,
-)
 from triokafka.protocol.stored.cluster_metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
 from triokafka.security.delegation_tokens import token_secret
 from triokafka.structs import format_uuid
@@ -78,8 +70,8 @@ class TokenControl:
         try:
             secret_key = self._checked_key(image)
             if any(renewer.principal_type != USER_TYPE for renewer in request.renewers):
-                raise InvalidPrincipalTypeError
-        except BrokerResponseError as error:
+                raise errors.InvalidPrincipalTypeError
+        except errors.BrokerResponseError as error:
             response.error_code = error.code
             return Outcome([], response)
         lifetime_ms = self._max_lifetime_ms
@@ -112,9 +104,9 @@ class TokenControl:
         try:
             token = self._found(image, bytes(request.hmac))
             if is_expired(token, now_ms):
-                raise DelegationTokenExpiredError
+                raise errors.DelegationTokenExpiredError
             _check_renewer(token, requester)
-        except BrokerResponseError as error:
+        except errors.BrokerResponseError as error:
             return Outcome([], RenewDelegationTokenResponse(error_code=error.code))
         period_ms = self._expiry_time_ms
         if request.renew_period_ms > 0:
@@ -135,8 +127,8 @@ class TokenControl:
                 removal = RemoveDelegationTokenRecord(token_id=token.token_id)
                 return Outcome([removal], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
             if is_expired(token, now_ms):
-                raise DelegationTokenExpiredError
-        except BrokerResponseError as error:
+                raise errors.DelegationTokenExpiredError
+        except errors.BrokerResponseError as error:
             return Outcome([], ExpireDelegationTokenResponse(error_code=error.code))
         expiry = min(token.max_timestamp, now_ms + request.expiry_time_period_ms)
         return Outcome([_expiring_at(token, expiry)], ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry))
@@ -149,22 +141,22 @@ class TokenControl:
 
     def _checked_key(self, image: MetadataImage) -> str:
         if self._secret_key is None:
-            raise DelegationTokenAuthDisabledError
+            raise errors.DelegationTokenAuthDisabledError
         if not features.has_delegation_tokens(image):
-            raise UnsupportedVersionError
+            raise errors.UnsupportedVersionError
         return self._secret_key
 
     def _found(self, image: MetadataImage, secret: bytes) -> DelegationTokenRecord:
         self._checked_key(image)
         token = self._secrets.find(image, secret)
         if token is None:
-            raise DelegationTokenNotFoundError
+            raise errors.DelegationTokenNotFoundError
         return token
 
 
 def _check_renewer(token: DelegationTokenRecord, requester: str) -> None:
     if requester != token.owner and requester not in token.renewers:
-        raise DelegationTokenOwnerMismatchError
+        raise errors.DelegationTokenOwnerMismatchError
 
 
 def _expiring_at(token: DelegationTokenRecord, expiry: int) -> DelegationTokenRecord:

@@ -11,16 +11,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.errors import (
-    CorruptRecordError,
-    InvalidRecordError,
-    InvalidTimestampError,
-    MessageSizeTooLargeError,
-    RecordListTooLargeError,
-    UnsupportedCodecError,
-    UnsupportedCompressionTypeError,
-)
 from triokafka.named_tuple import NamedTuple
 from triokafka.records import iter_batches, patch_batch
 from triokafka.records.batch import (
@@ -51,7 +43,7 @@ _ATTRIBUTES: Final = struct.Struct(">h")
 _ATTRIBUTES_AT: Final = 21
 
 
-class RejectedRecordsError(InvalidRecordError):
+class RejectedRecordsError(errors.InvalidRecordError):
     """Single records are invalid; the whole batch is rejected.
 
     ``record_errors`` has the index in the batch and the reason, for the Produce response (KIP-467).
@@ -62,7 +54,7 @@ class RejectedRecordsError(InvalidRecordError):
         self.record_errors = record_errors
 
 
-class RejectedTimestampsError(InvalidTimestampError):
+class RejectedTimestampsError(errors.InvalidTimestampError):
     """Timestamps of records are out of the topic's bounds; ``record_errors`` as in `RejectedRecordsError`."""
 
     def __init__(self, message: str, record_errors: list[tuple[int, str]]) -> None:
@@ -118,8 +110,8 @@ def prepare(
         try:
             converted = [_converted(data, batch, topic_partition, config, max_decompressed) for batch in batches]
             buffer = bytearray().join(converted)
-        except UnsupportedCodecError as error:
-            raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
+        except errors.UnsupportedCodecError as error:
+            raise errors.UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
         batches = list(iter_batches(buffer))
         for batch in batches:
             _check_size(batch, topic_partition, config)
@@ -132,7 +124,7 @@ def prepare(
         patch_batch(buffer, 0, base_offset=0, leader_epoch=-1, max_timestamp=newest)
         batches = list(iter_batches(buffer))
     if len(buffer) > config.segment_bytes:
-        raise RecordListTooLargeError(
+        raise errors.RecordListTooLargeError(
             f"{topic_partition}: {len(buffer)} bytes do not fit into a segment of segment.bytes={config.segment_bytes}"
         )
     return Prepared(buffer, batches)
@@ -174,23 +166,25 @@ def _only_batch(view: memoryview, topic_partition: TopicPartition) -> BatchInfo:
     if size >= HEADER_SIZE and view[16] == 2:
         batch = BatchInfo(0, *HEADER.unpack_from(view))
         if batch.length < HEADER_SIZE - LOG_OVERHEAD:
-            raise CorruptRecordError(f"{topic_partition}: a batch of {batch.length} bytes is shorter than its header")
+            raise errors.CorruptRecordError(
+                f"{topic_partition}: a batch of {batch.length} bytes is shorter than its header"
+            )
         end = batch.end
         if end == size:
             return batch
         if end < size:
             if next(iter_batches(view[end:]), None) is None:
                 return batch
-            raise InvalidRecordError(
+            raise errors.InvalidRecordError(
                 f"{topic_partition}: a produce request must have exactly one batch per partition, got more"
             )
     else:
         other = next(iter_batches(view), None)
         if other is not None:
-            raise InvalidRecordError(
+            raise errors.InvalidRecordError(
                 f"{topic_partition}: a batch has message format v{other.magic}; only v2 is accepted for writing"
             )
-    raise InvalidRecordError(
+    raise errors.InvalidRecordError(
         f"{topic_partition}: a produce request must have exactly one batch per partition, got no complete batch"
     )
 
@@ -200,7 +194,7 @@ def _own_batches(data: Buffer, topic_partition: TopicPartition, config: LogConfi
     batches = list(iter_batches(data, check_crc=True))
     end = batches[-1].end if batches else 0
     if end != len(data):
-        raise CorruptRecordError(
+        raise errors.CorruptRecordError(
             f"{topic_partition}: {len(data) - end} bytes after the last batch are not a complete batch"
         )
     for batch in batches:
@@ -212,7 +206,7 @@ def _own_batches(data: Buffer, topic_partition: TopicPartition, config: LogConfi
 def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig) -> None:
     """Validate the header, in the order of Kafka's checks."""
     if batch.base_offset != 0:
-        raise InvalidRecordError(
+        raise errors.InvalidRecordError(
             f"{topic_partition}: a batch to append must have base offset 0, not {batch.base_offset}"
         )
     _check_size(batch, topic_partition, config)
@@ -220,9 +214,9 @@ def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: Top
     _check_count(batch, topic_partition)
     attributes = batch.attributes
     if attributes & CONTROL:
-        raise InvalidRecordError(f"{topic_partition}: clients are not allowed to write control records")
+        raise errors.InvalidRecordError(f"{topic_partition}: clients are not allowed to write control records")
     if batch.producer_id >= 0 and batch.base_sequence < 0:
-        raise InvalidRecordError(
+        raise errors.InvalidRecordError(
             f"{topic_partition}: a batch of producer {batch.producer_id} has a negative sequence, {batch.base_sequence}"
         )
     if attributes & LOG_APPEND_TIME:
@@ -232,7 +226,7 @@ def _check_client_batch(view: memoryview, batch: BatchInfo, topic_partition: Top
 
 def _check_count(batch: BatchInfo, topic_partition: TopicPartition) -> None:
     if batch.record_count <= 0 or batch.record_count != batch.last_offset_delta + 1:
-        raise InvalidRecordError(
+        raise errors.InvalidRecordError(
             f"{topic_partition}: a batch has {batch.record_count} records, "
             f"but the last offset delta is {batch.last_offset_delta}"
         )
@@ -240,7 +234,7 @@ def _check_count(batch: BatchInfo, topic_partition: TopicPartition) -> None:
 
 def _check_size(batch: BatchInfo, topic_partition: TopicPartition, config: LogConfig) -> None:
     if batch.size > config.max_message_bytes:
-        raise MessageSizeTooLargeError(
+        raise errors.MessageSizeTooLargeError(
             f"{topic_partition}: a batch of {batch.size} bytes is above max.message.bytes={config.max_message_bytes}"
         )
 
@@ -261,7 +255,7 @@ def _check_records(
     try:
         if codec:
             if codec > _LAST_CODEC:
-                raise UnsupportedCompressionTypeError(f"{topic_partition}: unknown codec {codec}")
+                raise errors.UnsupportedCompressionTypeError(f"{topic_partition}: unknown codec {codec}")
         else:
             topic, partition = topic_partition
             oldest, newest, keyless = survey_records(
@@ -285,13 +279,13 @@ def _check_records(
             *_bounds(config, now_ms),
             config.compacts,
         )
-    except CorruptRecordError as error:
+    except errors.CorruptRecordError as error:
         # The checksum matches, so the producer encoded these bytes: a retry, as after CORRUPT_MESSAGE, would not help.
-        raise InvalidRecordError(str(error)) from error
-    except UnsupportedCodecError as error:
+        raise errors.InvalidRecordError(str(error)) from error
+    except errors.UnsupportedCodecError as error:
         bounded = config.message_timestamp_before_max_ms < now_ms and not config.stamps_on_append
         if config.compacts or bounded:
-            raise UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
+            raise errors.UnsupportedCompressionTypeError(f"{topic_partition}: {error}") from error
         return None  # stored unchanged, for consumers that have the codec
     if found.refused:
         raise _refusal(found, topic_partition, config, now_ms)
@@ -374,7 +368,7 @@ def _converted(
     most = config.max_message_bytes - HEADER_SIZE
     packed = compress_chunks(target, records, None if level == -1 else level, most=most)
     if packed is None:
-        raise MessageSizeTooLargeError(
+        raise errors.MessageSizeTooLargeError(
             f"{topic_partition}: a batch of {batch.size} bytes is above max.message.bytes={config.max_message_bytes}"
             f" with compression.type={config.compression_type}"
         )

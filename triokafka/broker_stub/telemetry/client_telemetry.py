@@ -14,16 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from triokafka import errors
 from triokafka.broker_stub.metadata.image import ConfigResource
 from triokafka.broker_stub.metadata.match_patterns import matches
-from triokafka.errors import (
-    InvalidRecordError,
-    InvalidRequestError,
-    TelemetryTooLargeError,
-    ThrottlingQuotaExceededError,
-    UnknownSubscriptionIdError,
-    UnsupportedCompressionTypeError,
-)
 from triokafka.metrics.otlp import Point
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.configuration import ConfigResourceType
@@ -168,7 +161,9 @@ class ClientTelemetry:
         instance = self._instance(facts, configs)
         elapsed = (now - max(instance.got_at, instance.pushed_at)) * 1000
         if elapsed < instance.subscription.interval_ms and not instance.may_ask_again:
-            raise ThrottlingQuotaExceededError("the client asks for its subscription before the next push is due")
+            raise errors.ThrottlingQuotaExceededError(
+                "the client asks for its subscription before the next push is due"
+            )
         instance.may_ask_again = False
         instance.got_at = now
         return instance.subscription
@@ -195,26 +190,28 @@ class ClientTelemetry:
             UnsupportedCompressionTypeError, TelemetryTooLargeError: the codec or the size is refused.
         """
         if facts.client_instance_id == _NIL:
-            raise InvalidRequestError("a push needs a client instance id")
+            raise errors.InvalidRequestError("a push needs a client instance id")
         instance = self._instance(facts, configs)
         if instance.terminating:
-            raise InvalidRequestError("the client has sent its last push")
+            raise errors.InvalidRequestError("the client has sent its last push")
         due = instance.got_at > instance.pushed_at or (
             (now - instance.pushed_at) * 1000 >= instance.subscription.interval_ms
         )
         if not due and not terminating:
-            raise ThrottlingQuotaExceededError("the client pushes before the interval of its subscription is over")
+            raise errors.ThrottlingQuotaExceededError(
+                "the client pushes before the interval of its subscription is over"
+            )
         instance.pushed_at = now
         instance.terminating = terminating
         if subscription_id != instance.subscription.subscription_id:
             self.unknown_subscriptions += 1
             instance.may_ask_again = True
-            raise UnknownSubscriptionIdError("the subscription has changed")
+            raise errors.UnknownSubscriptionIdError("the subscription has changed")
         if codec and codec not in accepted_codecs:
             instance.may_ask_again = True
-            raise UnsupportedCompressionTypeError(f"codec {codec} is not accepted")
+            raise errors.UnsupportedCompressionTypeError(f"codec {codec} is not accepted")
         if size > max_bytes:
-            raise TelemetryTooLargeError(f"{size} bytes of metrics; telemetry.max.bytes is {max_bytes}")
+            raise errors.TelemetryTooLargeError(f"{size} bytes of metrics; telemetry.max.bytes is {max_bytes}")
         return instance
 
     def take(self, instance: ClientInstance, points: Iterable[Point]) -> None:
@@ -244,6 +241,6 @@ class ClientTelemetry:
         return instance
 
 
-def malformed(error: Exception) -> InvalidRecordError:
+def malformed(error: Exception) -> errors.InvalidRecordError:
     """Return the error for metrics that cannot be read."""
-    return InvalidRecordError(f"the pushed metrics cannot be read: {error}")
+    return errors.InvalidRecordError(f"the pushed metrics cannot be read: {error}")

@@ -9,17 +9,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from triokafka.errors import (
-    BrokerNotAvailableError,
-    KafkaConnectionError,
-    KafkaError,
-    KafkaTimeoutError,
-    LeaderNotAvailableError,
-    NotControllerError,
-    UnencodableValueError,
-    UnknownTopicOrPartitionError,
-    UnsupportedEndpointTypeError,
-)
+from triokafka import errors
 from triokafka.network.cluster import Cluster
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.message import Request, Response
@@ -91,7 +81,7 @@ class AdminCall:
             cluster = await self.refresh_metadata()
         if cluster.controller_id not in cluster.nodes:
             if self._route.at_controllers:
-                raise NotControllerError(f"none of the controllers {sorted(cluster.nodes)} is active")
+                raise errors.NotControllerError(f"none of the controllers {sorted(cluster.nodes)} is active")
             return await self.to_any(request, **more)
         try:
             if cluster.controller_id == self._route.unreachable:
@@ -99,7 +89,7 @@ class AdminCall:
             return await self.to_node(
                 cluster.controller_id, request, connect_timeout_ms=_CONTROLLER_PATIENCE_MS, **more
             )
-        except KafkaConnectionError:
+        except errors.KafkaConnectionError:
             if not self._route.at_controllers:
                 self._route.unreachable = cluster.controller_id
             self._client.request_metadata_update()
@@ -114,14 +104,14 @@ class AdminCall:
         node = await self._client.find_coordinator(group_id, GROUP, timeout_ms=self._patience())
         try:
             return await self.to_node(node.node_id, request, **more)
-        except KafkaConnectionError:
+        except errors.KafkaConnectionError:
             self._client.forget_coordinator(group_id, GROUP)
             raise
 
     def _need_brokers(self) -> None:
         """Raise `UnsupportedEndpointTypeError` if the client knows only controllers."""
         if self._route.at_controllers:
-            raise UnsupportedEndpointTypeError(
+            raise errors.UnsupportedEndpointTypeError(
                 "this call needs brokers, and the client was given controllers (bootstrap_controllers)"
             )
 
@@ -139,7 +129,9 @@ class AdminCall:
             nodes = (await self.refresh_metadata()).nodes
         if node_id not in nodes:
             there = ", ".join(map(str, sorted(nodes))) or "none"
-            raise BrokerNotAvailableError(f"broker {node_id} is not in the cluster, which has the brokers: {there}")
+            raise errors.BrokerNotAvailableError(
+                f"broker {node_id} is not in the cluster, which has the brokers: {there}"
+            )
         return nodes[node_id]
 
     async def by_leader(
@@ -157,22 +149,24 @@ class AdminCall:
             return {(await self.node(node_id)).node_id: list(partitions)}
         partitions = list(partitions)
         left_ms = self.left_ms
-        with suppress(UnknownTopicOrPartitionError):  # one request for all of them; the loop finds the missing ones
+        with suppress(
+            errors.UnknownTopicOrPartitionError
+        ):  # one request for all of them; the loop finds the missing ones
             topics = dict.fromkeys(tp.topic for tp in partitions)
             await self._client.metadata_for(topics, timeout_ms=left_ms, wait_for_creation=False)
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
             try:
                 cluster = await self._client.metadata_for([tp.topic], timeout_ms=left_ms, wait_for_creation=False)
-            except UnknownTopicOrPartitionError as error:
+            except errors.UnknownTopicOrPartitionError as error:
                 failed[tp] = error
                 continue
             if cluster.partition(tp) is None:
                 cluster = await self.refresh_metadata()
             if cluster.partition(tp) is None:
-                failed[tp] = UnknownTopicOrPartitionError.of_partition(f"{tp}: the topic has no such partition")
+                failed[tp] = errors.UnknownTopicOrPartitionError.of_partition(f"{tp}: the topic has no such partition")
             elif (leader := cluster.leader_for(tp)) < 0:
-                failed[tp] = LeaderNotAvailableError(f"{tp} has no leader at the moment")
+                failed[tp] = errors.LeaderNotAvailableError(f"{tp} has no leader at the moment")
                 self._client.request_metadata_update()
             else:
                 by_node.setdefault(leader, []).append(tp)
@@ -193,14 +187,14 @@ class AdminCall:
         self.left_ms = patience_ms
 
         async def do(node_id: int, items: list[K]) -> None:
-            error: Exception = KafkaTimeoutError(f"broker {node_id} did not answer within {patience_ms} ms")
+            error: Exception = errors.KafkaTimeoutError(f"broker {node_id} did not answer within {patience_ms} ms")
             with trio.move_on_after(patience_ms / 1000):
                 try:
                     outcomes.update(await do_part(node_id, items, self))
                     return
-                except UnencodableValueError:
+                except errors.UnencodableValueError:
                     raise
-                except KafkaError as failure:
+                except errors.KafkaError as failure:
                     error = failure
             outcomes.update(dict.fromkeys(items, error))
 
@@ -232,7 +226,7 @@ class AdminCall:
         async def do_node(node_id: int, items: list[str], call: AdminCall) -> Mapping[str, V | Exception]:
             try:
                 return await do_part(nodes[node_id], items, call)
-            except KafkaConnectionError:
+            except errors.KafkaConnectionError:
                 for group_id in items:
                     self._client.forget_coordinator(group_id, key_type)
                 raise

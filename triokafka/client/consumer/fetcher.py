@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.completed_fetch import CompletedFetch, is_cut
@@ -25,17 +26,6 @@ from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
 from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
 from triokafka.client.consumer.subscription_state import SubscriptionState
-from triokafka.errors import (
-    BrokerResponseError,
-    CorruptRecordError,
-    KafkaError,
-    LeaderNotAvailableError,
-    MessageSizeTooLargeError,
-    OffsetOutOfRangeError,
-    UnknownError,
-    UnsupportedVersionError,
-    for_code,
-)
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.fetch_sessions.fetch_session_handler import NO_TOPIC_ID, FetchSessionHandler, FetchTarget
 from triokafka.network.network_client import NetworkClient
@@ -138,14 +128,14 @@ class Fetcher:
                 node_id = self._planner.node_for(partition)
                 if node_id < 0:
                     self._network.request_metadata_update()
-                    why = LeaderNotAvailableError(f"{partition} has no leader now")
+                    why = errors.LeaderNotAvailableError(f"{partition} has no leader now")
                     self._note_no_progress(partition, state, why, leaderless=True)
                 elif node_id not in self._sessions:
                     self._sessions[node_id] = FetchSessionHandler()
                     self._tasks.start(self._serve, node_id, name=f"kafka fetcher for broker {node_id}")
 
     def _note_no_progress(
-        self, partition: TopicPartition, state: PartitionState, why: KafkaError, *, leaderless: bool = False
+        self, partition: TopicPartition, state: PartitionState, why: errors.KafkaError, *, leaderless: bool = False
     ) -> None:
         """Note that a partition brings nothing, although no request fails: the user gets an error if that continues."""
         self._stuck[partition] = _Stuck(state.version, leaderless)
@@ -211,9 +201,9 @@ class Fetcher:
                 outcome = await self._fetch(node_id, session, plan, max(1, wanted))
                 failures = failures + 1 if outcome is _Outcome.REFUSED else 0
                 fruitless = fruitless + 1 if outcome is _Outcome.NOTHING else 0
-            except UnsupportedVersionError:
+            except errors.UnsupportedVersionError:
                 raise
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 failures += 1
                 session.failed()
                 if self._preferred.remove_node(node_id, plan.targets):
@@ -265,7 +255,7 @@ class Fetcher:
         if self._network.hooks:
             self._call_hooks(node_id, response, now - sent_at)
         if not session.answered(response.session_id, response.error_code):
-            error = for_code(response.error_code)
+            error = errors.for_code(response.error_code)
             logger.debug("broker %d refused a fetch: %s; starting over with a full one", node_id, error.__name__)
             if error.invalid_metadata or not error.retriable:
                 self._network.request_metadata_update()
@@ -335,7 +325,7 @@ class Fetcher:
                 self._note_progress(partition)
             elif room >= target.max_bytes:
                 where = f"from offset {target.fetch_offset} on, though the log ends at {end}"
-                self._note_no_progress(partition, state, KafkaError(f"the broker sends nothing {where}"))
+                self._note_no_progress(partition, state, errors.KafkaError(f"the broker sends nothing {where}"))
             return False
         self._planner.served(partition)
         self.counters.bytes += len(records)
@@ -357,7 +347,7 @@ class Fetcher:
                 partition,
                 state,
                 target,
-                MessageSizeTooLargeError(
+                errors.MessageSizeTooLargeError(
                     f"the record at offset {target.fetch_offset} of {partition} is larger than"
                     f" max_partition_fetch_bytes={target.max_bytes}: raise it, or seek past the record"
                 ),
@@ -365,7 +355,7 @@ class Fetcher:
             return True
         if data.ends_before(target.fetch_offset) or (data.end is None and is_cut(records)):
             what = "batches before it" if data.end is not None else "a part of a batch"
-            why = KafkaError(f"the broker sends only {what} from offset {target.fetch_offset} on")
+            why = errors.KafkaError(f"the broker sends only {what} from offset {target.fetch_offset} on")
             self._note_no_progress(partition, state, why)
             return False
         self._note_progress(partition)
@@ -376,12 +366,12 @@ class Fetcher:
     def _take_error(
         self, partition: TopicPartition, state: PartitionState, target: FetchTarget, code: int, now: float
     ) -> bool:
-        error = for_code(code)
-        if error is OffsetOutOfRangeError:
+        error = errors.for_code(code)
+        if error is errors.OffsetOutOfRangeError:
             if self._preferred.remove(partition):
                 self.wake()
                 return False  # the follower may lag behind; ask the leader
-            outside = OffsetOutOfRangeError(
+            outside = errors.OffsetOutOfRangeError(
                 f"offset {target.fetch_offset} of {partition} is not in the log: it was deleted, or is after the end;"
                 " seek to another offset, or set auto_offset_reset"
             )
@@ -392,7 +382,7 @@ class Fetcher:
             self._put_error(partition, state, target, outside)
             return True
         # A new fetch would return the same bytes: as in Kafka's client, the application gets the error.
-        if (error.retriable and error is not CorruptRecordError) or error is UnknownError:
+        if (error.retriable and error is not errors.CorruptRecordError) or error is errors.UnknownError:
             if self._preferred.remove(partition):
                 self.wake()
             if error.invalid_metadata:
@@ -400,12 +390,14 @@ class Fetcher:
             self._planner.back_off(partition, now + self._options.retry_backoff_ms / 1000)
             self._failures.failed(f"fetching {partition}", error(f"{partition}. {error.advice}".rstrip()), now)
             return False
-        failure: BrokerResponseError = error(f"fetching {partition} at offset {target.fetch_offset}. {error.advice}")
+        failure: errors.BrokerResponseError = error(
+            f"fetching {partition} at offset {target.fetch_offset}. {error.advice}"
+        )
         self._put_error(partition, state, target, failure)
         return True
 
     def _put_error(
-        self, partition: TopicPartition, state: PartitionState, target: FetchTarget, error: KafkaError
+        self, partition: TopicPartition, state: PartitionState, target: FetchTarget, error: errors.KafkaError
     ) -> None:
         self.buffer.add(CompletedFetch(partition, state.version, target.fetch_offset, b"", error=error))
 
@@ -416,7 +408,7 @@ class Fetcher:
         """
         error = data.error
         self.buffer.remove(data)
-        if isinstance(error, OffsetOutOfRangeError):
+        if isinstance(error, errors.OffsetOutOfRangeError):
             reset = self._subscription.default_reset
             if reset is not None:
                 logger.info("%s; resetting the position", error)

@@ -11,25 +11,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.membership.payloads import by_topic
-from triokafka.errors import (
-    CommitFailedError,
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    KafkaError,
-    KafkaTimeoutError,
-    NotCoordinatorError,
-    RebalanceInProgressError,
-    RequestTimedOutError,
-    StaleMemberEpochError,
-    TopicAuthorizationFailedError,
-    UnknownMemberIdError,
-    UnknownTopicOrPartitionError,
-    for_code,
-)
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -54,8 +39,12 @@ COORDINATOR: Final = "coordinator"
 _LAST_WITH_TOPIC_NAMES: Final = 9
 _FIRST_OF_MANY_GROUPS: Final = 8
 _FIRST_WITH_STABLE: Final = 7
-_COORDINATOR_HAS_MOVED: Final = (NotCoordinatorError, CoordinatorNotAvailableError, RequestTimedOutError)
-_MEMBER_HAS_CHANGED: Final = (StaleMemberEpochError, UnknownMemberIdError)
+_COORDINATOR_HAS_MOVED: Final = (
+    errors.NotCoordinatorError,
+    errors.CoordinatorNotAvailableError,
+    errors.RequestTimedOutError,
+)
+_MEMBER_HAS_CHANGED: Final = (errors.StaleMemberEpochError, errors.UnknownMemberIdError)
 
 
 class GroupIdentity(NamedTuple):
@@ -83,7 +72,7 @@ class GroupOffsets:
         options: ConsumerOptions,
         network: NetworkClient,
         member: Callable[[], GroupIdentity | None] = lambda: None,
-        on_retry: Callable[[KafkaError], None] = lambda error: None,
+        on_retry: Callable[[errors.KafkaError], None] = lambda error: None,
     ) -> None:
         self._member = member
         self._on_retry = on_retry
@@ -94,7 +83,7 @@ class GroupOffsets:
 
     def _group_id(self) -> str:
         if not self._options.group_id:
-            raise CommitFailedError("this consumer has no group_id, so there are no committed offsets")
+            raise errors.CommitFailedError("this consumer has no group_id, so there are no committed offsets")
         return self._options.group_id
 
     async def _at_coordinator(
@@ -103,7 +92,7 @@ class GroupOffsets:
         deadline: float,
         what: str,
         *,
-        again: tuple[type[KafkaError], ...] = (),
+        again: tuple[type[errors.KafkaError], ...] = (),
     ) -> T:
         """Run a call against the coordinator; retry after a back-off while its error is retriable, or in ``again``.
 
@@ -121,9 +110,11 @@ class GroupOffsets:
                     return await call(node.node_id)
             except trio.TooSlowError:
                 if node is None:
-                    raise KafkaTimeoutError(f"no coordinator of group {group_id!r} was found in time") from None
-                raise KafkaTimeoutError(f"{what}: the coordinator {node.address} did not answer in time") from None
-            except KafkaError as error:
+                    raise errors.KafkaTimeoutError(f"no coordinator of group {group_id!r} was found in time") from None
+                raise errors.KafkaTimeoutError(
+                    f"{what}: the coordinator {node.address} did not answer in time"
+                ) from None
+            except errors.KafkaError as error:
                 if not (error.retriable or (node is not None and isinstance(error, again))):
                     raise
                 if node is None:
@@ -137,7 +128,7 @@ class GroupOffsets:
                     failed = (
                         f"no coordinator of group {group_id!r} was found" if node is None else f"{what} did not succeed"
                     )
-                    raise KafkaTimeoutError(f"{failed} in time; last error: {error}") from error
+                    raise errors.KafkaTimeoutError(f"{failed} in time; last error: {error}") from error
                 logger.debug("%s failed, trying again: %s", what, error)
                 await trio.sleep(delay)
 
@@ -227,7 +218,7 @@ class GroupOffsets:
                 for answer in topic.partitions
             }
             if missing is not None:
-                gone = UnknownTopicOrPartitionError.code
+                gone = errors.UnknownTopicOrPartitionError.code
                 missing.update(partition for partition, code in codes.items() if code == gone)
                 codes = {partition: code for partition, code in codes.items() if code != gone}
             check_commit(codes, group_id)
@@ -241,33 +232,33 @@ def check_commit(codes: Mapping[TopicPartition, int], group_id: str) -> None:
     for partition, code in codes.items():
         if not code:
             continue
-        error = for_code(code)
-        if error is TopicAuthorizationFailedError:
+        error = errors.for_code(code)
+        if error is errors.TopicAuthorizationFailedError:
             forbidden.append(partition.topic)
-        elif error in (UnknownMemberIdError, IllegalGenerationError, RebalanceInProgressError):
-            raise CommitFailedError(
+        elif error in (errors.UnknownMemberIdError, errors.IllegalGenerationError, errors.RebalanceInProgressError):
+            raise errors.CommitFailedError(
                 f"the offsets were not committed: group {group_id!r} has rebalanced and may have given the partitions"
                 " to another member. Records since the last commit will be read again. If the handling of one"
                 " batch takes long, raise max_poll_interval_ms or lower max_poll_records"
             ) from error(f"commit of {partition}")
-        elif error is FencedInstanceIdError:
+        elif error is errors.FencedInstanceIdError:
             raise error(f"another member of group {group_id!r} has this group_instance_id. {error.advice}".rstrip())
         else:
             raise error(f"commit of {partition} to group {group_id!r}. {error.advice}".rstrip())
     if forbidden:
-        raise TopicAuthorizationFailedError(f"not allowed to commit offsets of {sorted(set(forbidden))}")
+        raise errors.TopicAuthorizationFailedError(f"not allowed to commit offsets of {sorted(set(forbidden))}")
 
 
 def _read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata | None]:
     group = response.groups[0] if response.groups else response
     if group.error_code:
-        raise for_code(group.error_code)("fetching the committed offsets of the group failed")
+        raise errors.for_code(group.error_code)("fetching the committed offsets of the group failed")
     found: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for topic in group.topics:
         for answer in topic.partitions:
             partition = TopicPartition(topic.name, answer.partition_index)
             if answer.error_code:
-                raise for_code(answer.error_code)(f"fetching the committed offset of {partition} failed")
+                raise errors.for_code(answer.error_code)(f"fetching the committed offset of {partition} failed")
             found[partition] = (
                 OffsetAndMetadata(answer.committed_offset, answer.metadata or "", answer.committed_leader_epoch)
                 if answer.committed_offset >= 0

@@ -8,16 +8,9 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
-from triokafka.errors import (
-    KafkaError,
-    KafkaTimeoutError,
-    RebootstrapRequiredError,
-    UnknownTopicOrPartitionError,
-    for_code,
-    in_words,
-)
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -47,15 +40,15 @@ class TopicLists:
         """
         what = "the list of topics" if topics is None else f"the partitions of topic {', '.join(map(repr, topics))}"
         failures = 0
-        last: KafkaError | None = None
+        last: errors.KafkaError | None = None
         with trio.move_on_after(max(0.0, deadline - self._world.now())):
             while True:
                 # The error of the request's own timeout is more specific than the deadline's.
                 limit = min(self._request_timeout, max(0.0, deadline - self._world.now()))
                 try:
                     return await self._ask(topics, limit * 1000)
-                except KafkaError as error:
-                    if isinstance(error, RebootstrapRequiredError):
+                except errors.KafkaError as error:
+                    if isinstance(error, errors.RebootstrapRequiredError):
                         self._network.request_metadata_update()  # which starts over
                     elif not error.retriable:
                         raise
@@ -67,7 +60,7 @@ class TopicLists:
                 logger.debug("asking for %s failed, trying again: %s", what, last)
                 await trio.sleep(delay)
         why = f"last error: {last}" if last is not None else self._network.why_unreachable()
-        raise KafkaTimeoutError(f"no answer in time about {what}; {why}") from last
+        raise errors.KafkaTimeoutError(f"no answer in time about {what}; {why}") from last
 
     async def _ask(self, topics: Sequence[str] | None, timeout_ms: float) -> dict[str, list[int]]:
         def build(version: int) -> MetadataRequest:
@@ -78,14 +71,14 @@ class TopicLists:
 
         response = await self._network.send_to_least_loaded(build, api=MetadataRequest, timeout_ms=timeout_ms)
         if response.error_code:
-            error = for_code(response.error_code)
-            raise error(f"the broker did not list its topics: {in_words(error)}. {error.advice}".rstrip())
+            error = errors.for_code(response.error_code)
+            raise error(f"the broker did not list its topics: {errors.in_words(error)}. {error.advice}".rstrip())
         found: dict[str, list[int]] = {}
         for topic in response.topics:
-            if topic.error_code and topic.error_code != UnknownTopicOrPartitionError.code:
-                error = for_code(topic.error_code)
+            if topic.error_code and topic.error_code != errors.UnknownTopicOrPartitionError.code:
+                error = errors.for_code(topic.error_code)
                 if topics is not None or not error.retriable:
-                    raise error(f"topic {topic.name!r}: {in_words(error)}. {error.advice}".rstrip())
+                    raise error(f"topic {topic.name!r}: {errors.in_words(error)}. {error.advice}".rstrip())
             elif topic.name is not None and not topic.error_code:
                 found[topic.name] = sorted(partition.partition_index for partition in topic.partitions)
         return found

@@ -15,15 +15,7 @@ from uuid import UUID
 
 import trio
 
-from triokafka.errors import (
-    ERRORS,
-    InvalidRecordError,
-    InvalidRequestError,
-    KafkaError,
-    UnknownSubscriptionIdError,
-    UnsupportedCompressionTypeError,
-    UnsupportedVersionError,
-)
+from triokafka import errors
 from triokafka.metrics import MetricName
 from triokafka.metrics.otlp import Point, encode_metrics
 from triokafka.network.background_tasks import BackgroundTasks
@@ -43,8 +35,8 @@ _LEAST_SECONDS: Final = 0.1
 _LAST_PUSH_SECONDS: Final = 1.0
 """Longest time of the last push, when the client is closed."""
 _ALL: Final = "*"
-_GIVE_UP: Final = (InvalidRequestError.code, InvalidRecordError.code, UnsupportedVersionError.code)
-_ASK_AGAIN: Final = (UnknownSubscriptionIdError.code, UnsupportedCompressionTypeError.code)
+_GIVE_UP: Final = (errors.InvalidRequestError.code, errors.InvalidRecordError.code, errors.UnsupportedVersionError.code)
+_ASK_AGAIN: Final = (errors.UnknownSubscriptionIdError.code, errors.UnsupportedCompressionTypeError.code)
 _CODECS: Final = (4, 3, 1, 2)
 
 
@@ -148,7 +140,7 @@ class MetricsPusher:
                         request = GetTelemetrySubscriptionsRequest(client_instance_id=state.instance_id)
                         response = await self._network.send_to_least_loaded(request)
                         if response.error_code:
-                            raise ERRORS.get(response.error_code, KafkaError)("no subscription")
+                            raise errors.ERRORS.get(response.error_code, errors.KafkaError)("no subscription")
                         state.answered(response)
                         # Many clients that start together do not push together.
                         await trio.sleep(state.interval * (random.uniform(0.5, 1.5) if state.metrics else 1.0))
@@ -159,12 +151,12 @@ class MetricsPusher:
                             await trio.sleep(state.interval)
                     else:
                         state.subscribed = False
-                except (UnsupportedVersionError, InvalidRequestError):
+                except (errors.UnsupportedVersionError, errors.InvalidRequestError):
                     raise
-                except KafkaError as error:
+                except errors.KafkaError as error:
                     logger.debug("pushing metrics failed: %s", error)
                     await trio.sleep(state.interval)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             logger.info("Telemetry: this client pushes no metrics: %s", error)
         except Exception:
             logger.exception("Telemetry: this client pushes no metrics, because of an unexpected error")
@@ -182,7 +174,7 @@ class MetricsPusher:
             if wanted in _CODECS:
                 try:
                     data, codec = compress(wanted, data), wanted
-                except KafkaError:
+                except errors.KafkaError:
                     continue  # the library of this codec is not installed
                 break
         if len(data) > state.max_bytes > 0:
@@ -211,5 +203,5 @@ class MetricsPusher:
             with trio.CancelScope(shield=True), trio.move_on_after(_LAST_PUSH_SECONDS):
                 try:
                     await self._push(terminating=True)
-                except KafkaError as error:
+                except errors.KafkaError as error:
                     logger.debug("the last push of metrics failed: %s", error)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import NamedTuple
 
+from triokafka import errors
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.member import Member, MemberProtocol
@@ -19,15 +20,6 @@ from triokafka.coordinator.group.append_errors import group_append_error
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.errors import (
-    BrokerResponseError,
-    FencedInstanceIdError,
-    GroupMaxSizeReachedError,
-    InconsistentGroupProtocolError,
-    KafkaError,
-    MemberIdRequiredError,
-    UnknownMemberIdError,
-)
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupResponse
 from triokafka.protocol.primitives import MAX_STRING
 
@@ -98,14 +90,14 @@ class _Join(NamedTuple):
     def run(self, new_id: Callable[[], str]) -> None:
         group, request, effects = self.group, self.joiner.request, self.effects
         if group.state is GroupState.DEAD:
-            self._refuse(UnknownMemberIdError, request.member_id)
+            self._refuse(errors.UnknownMemberIdError, request.member_id)
         elif not self._has_room():
             # Drop the sender if it was a member that rejoined too late for a place; no timer would end it otherwise.
             rebalance.drop_member(group, request.member_id, effects)
-            self._refuse(GroupMaxSizeReachedError, "")
+            self._refuse(errors.GroupMaxSizeReachedError, "")
             rebalance.maybe_complete_join(group, effects)
         elif not group.supports(request.protocol_type, self.joiner.protocols):
-            self._refuse(InconsistentGroupProtocolError, request.member_id)
+            self._refuse(errors.InconsistentGroupProtocolError, request.member_id)
         elif request.member_id:
             self._join_known()
         else:
@@ -140,7 +132,7 @@ class _Join(NamedTuple):
                 rebalance.drop_member(group, next(iter(group.pending_members)), effects)
             group.pending_members[member_id] = None
             rebalance.set_session(group, member_id, request.session_timeout_ms, effects)
-            self._refuse(MemberIdRequiredError, member_id)
+            self._refuse(errors.MemberIdRequiredError, member_id)
             return
         instance_id = request.group_instance_id
         if instance_id is not None and instance_id in group.static_members:
@@ -155,7 +147,7 @@ class _Join(NamedTuple):
             return
         try:
             member = group.member_for(request.member_id, request.group_instance_id)
-        except BrokerResponseError as error:
+        except errors.BrokerResponseError as error:
             self._refuse(type(error), request.member_id)
             return
         is_leader = member.member_id == group.leader_id
@@ -206,7 +198,7 @@ class _Join(NamedTuple):
         old_id, old_leader, before = member.member_id, group.leader_id, copy(member)
         group.take_join(member)
         member.sync_reply = None
-        rebalance.answer_waiting(group, before, FencedInstanceIdError.code, effects)
+        rebalance.answer_waiting(group, before, errors.FencedInstanceIdError.code, effects)
         effects.timers.cancel(rebalance.session_timer(group, old_id))
         group.rename_static(member, member_id)
         member.client_id, member.client_host = joiner.client_id, joiner.client_host
@@ -223,7 +215,7 @@ class _Join(NamedTuple):
         def stored(later: GroupEffects) -> None:
             _answer_replaced(group, member, old_leader, joiner, later)
 
-        def not_stored(error: KafkaError, later: GroupEffects) -> None:
+        def not_stored(error: errors.KafkaError, later: GroupEffects) -> None:
             is_gone = group.state is GroupState.DEAD or group.members.get(member_id) is not member
             if is_gone or group.generation != generation:
                 return
@@ -242,7 +234,7 @@ class _Join(NamedTuple):
     def _rebalance(self, reason: str) -> None:
         rebalance.rebalance_or_complete(self.group, reason, self.config, self.effects)
 
-    def _refuse(self, error: type[BrokerResponseError], member_id: str) -> None:
+    def _refuse(self, error: type[errors.BrokerResponseError], member_id: str) -> None:
         self.effects.answer(self.reply, JoinGroupResponse(error_code=error.code, member_id=member_id))
 
 

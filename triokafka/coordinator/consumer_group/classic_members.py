@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
+from triokafka import errors
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.join import Joiner
 from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE
@@ -32,17 +33,6 @@ from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.errors import (
-    BrokerResponseError,
-    GroupMaxSizeReachedError,
-    IllegalGenerationError,
-    InconsistentGroupProtocolError,
-    KafkaError,
-    MemberIdRequiredError,
-    ProtocolError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-)
 from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupResponse
 from triokafka.protocol.api.leave_group import MemberIdentity, MemberResponse
@@ -68,11 +58,11 @@ def join(
     request = joiner.request
     known_as = _known_as(group, request.member_id, request.group_instance_id)
     if known_as is None and len(group.profiles) >= shard.config.group_consumer_max_size:
-        raise GroupMaxSizeReachedError(f"group {group.group_id!r} is full with {len(group.profiles)} members")
+        raise errors.GroupMaxSizeReachedError(f"group {group.group_id!r} is full with {len(group.profiles)} members")
     asked = _ParsedJoin.of(group, joiner, shard.topics)
     member_id = request.member_id or joiner.member_id(shard.new_id())
     if joiner.requires_known_id and not request.member_id:
-        effects.answer(reply, JoinGroupResponse(error_code=MemberIdRequiredError.code, member_id=member_id))
+        effects.answer(reply, JoinGroupResponse(error_code=errors.MemberIdRequiredError.code, member_id=member_id))
         return
     requester = RequestingMember.of(group, member_id, known_as)
     if requester.progress.epoch < JOINING:  # a static member that had left temporarily
@@ -113,15 +103,15 @@ class _ParsedJoin(NamedTuple):
         request = joiner.request
         offered = [protocol.name for protocol in joiner.protocols]
         if request.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.takes_classic(offered):
-            raise InconsistentGroupProtocolError(
+            raise errors.InconsistentGroupProtocolError(
                 f"group {group.group_id!r} takes consumers with an assignor in common with its"
                 f" {group.classic_members} classic members; this member has protocol type {request.protocol_type!r} and"
                 f" assignors {', '.join(offered) or 'none'}"
             )
         try:
             subscription = ConsumerProtocolSubscription.decode_versioned(joiner.protocols[0].metadata)
-        except ProtocolError as error:
-            raise InconsistentGroupProtocolError(f"the member's subscription is malformed: {error}") from None
+        except errors.ProtocolError as error:
+            raise errors.InconsistentGroupProtocolError(f"the member's subscription is malformed: {error}") from None
         return cls(
             joiner,
             ClassicTraits(request.session_timeout_ms, tuple((p.name, p.metadata) for p in joiner.protocols)),
@@ -192,7 +182,7 @@ def _downgrade_with(
     else:
         rebalance.park_join(classic, member, reply, effects)
 
-        def not_written(error: KafkaError, _later: GroupEffects) -> None:
+        def not_written(error: errors.KafkaError, _later: GroupEffects) -> None:
             if not effects.appended:
                 reply.fail(error)
 
@@ -223,12 +213,12 @@ def sync(
     if progress.epoch < group.epoch and progress.state is not MemberState.UNREVOKED_PARTITIONS:
         effects.timers.cancel(sessions.sync_timer(group.group_id, member_id))  # it has synced; now it must rejoin
         sessions.expect_join(group, member_id, effects)
-        raise RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: rejoin")
+        raise errors.RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: rejoin")
     # Before a member's first join of the consumer group, it knows the classic group's protocol, maybe not its first.
     protocol = request.protocol_name if request.protocol_name is not None else traits.protocols[0][0]
     metadata = dict(traits.protocols).get(protocol)
     if request.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE) or metadata is None:
-        raise InconsistentGroupProtocolError(
+        raise errors.InconsistentGroupProtocolError(
             f"member {member_id} supports {', '.join(name for name, _ in traits.protocols)} of type"
             f" {CONSUMER_PROTOCOL_TYPE!r}, but the request names {protocol!r} of type {request.protocol_type!r}"
         )
@@ -266,7 +256,7 @@ def heartbeat(
             must_rejoin = True
     if must_rejoin:  # only once the new epoch, if any, is appended
         effects.on_appended = partial(sessions.expect_join, group, member_id)
-    effects.answer(reply, HeartbeatResponse(error_code=RebalanceInProgressError.code if must_rejoin else 0))
+    effects.answer(reply, HeartbeatResponse(error_code=errors.RebalanceInProgressError.code if must_rejoin else 0))
 
 
 def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ClassicTraits:
@@ -279,10 +269,12 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
     """
     traits = group.profiles[group.requesting_member(member_id, instance_id)].classic
     if traits is None:
-        raise UnknownMemberIdError(f"member {member_id} of group {group.group_id!r} uses the consumer protocol")
+        raise errors.UnknownMemberIdError(f"member {member_id} of group {group.group_id!r} uses the consumer protocol")
     epoch = group.progress_of(member_id).epoch
     if generation != epoch:
-        raise IllegalGenerationError(f"member {member_id} is in generation {epoch}; the request is from {generation}")
+        raise errors.IllegalGenerationError(
+            f"member {member_id} is in generation {epoch}; the request is from {generation}"
+        )
     return traits
 
 
@@ -302,7 +294,7 @@ def leave(
             if not member_id and leaver.group_instance_id is not None:
                 member_id = group.static_members.get(leaver.group_instance_id, "")
             gone[group.requesting_member(member_id, leaver.group_instance_id)] = None
-        except BrokerResponseError as error:
+        except errors.BrokerResponseError as error:
             error_code = error.code
         responses.append(
             MemberResponse(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final, NamedTuple
 
+from triokafka import errors
 from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, advance
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.member import (
@@ -18,15 +19,6 @@ from triokafka.coordinator.consumer_group.member import (
 )
 from triokafka.coordinator.consumer_group.records import ConsumerGroupChange
 from triokafka.coordinator.consumer_group.target_assignment import STRATEGIES
-from triokafka.errors import (
-    FencedInstanceIdError,
-    FencedMemberEpochError,
-    GroupMaxSizeReachedError,
-    InvalidRequestError,
-    UnknownMemberIdError,
-    UnreleasedInstanceIdError,
-    UnsupportedAssignorError,
-)
 from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 _FIRST_OWN_IDS: Final = 1
@@ -101,26 +93,26 @@ def check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Colle
     for name in ("group_id", "instance_id", "rack_id"):
         text = getattr(request, name)
         if text is not None and not text.strip():
-            raise InvalidRequestError(f"the {name} is empty")
+            raise errors.InvalidRequestError(f"the {name} is empty")
     epoch = request.member_epoch
     if not request.member_id.strip() and (request.member_id or epoch != JOINING or version >= _FIRST_OWN_IDS):
-        raise InvalidRequestError("the member_id is empty")
+        raise errors.InvalidRequestError("the member_id is empty")
     if epoch < LEAVING_FOR_NOW:
-        raise InvalidRequestError(f"{epoch} is not a valid member epoch")
+        raise errors.InvalidRequestError(f"{epoch} is not a valid member epoch")
     if epoch == LEAVING_FOR_NOW and request.instance_id is None:
-        raise InvalidRequestError("a member that leaves temporarily (epoch -2) must have an instance_id")
+        raise errors.InvalidRequestError("a member that leaves temporarily (epoch -2) must have an instance_id")
     if epoch == JOINING:
         if request.rebalance_timeout_ms < 0:
-            raise InvalidRequestError("the first heartbeat must have a rebalance_timeout_ms")
+            raise errors.InvalidRequestError("the first heartbeat must have a rebalance_timeout_ms")
         if request.topic_partitions is None or request.topic_partitions:
-            raise InvalidRequestError("a joining member owns no partitions: topic_partitions must be empty")
+            raise errors.InvalidRequestError("a joining member owns no partitions: topic_partitions must be empty")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise InvalidRequestError(
+            raise errors.InvalidRequestError(
                 "the first heartbeat must have a subscription, in subscribed_topic_names or subscribed_topic_regex"
             )
     assignor = request.server_assignor
     if assignor is not None and assignor not in assignors:
-        raise UnsupportedAssignorError(f"unsupported assignor {assignor!r}; use one of {', '.join(assignors)}")
+        raise errors.UnsupportedAssignorError(f"unsupported assignor {assignor!r}; use one of {', '.join(assignors)}")
 
 
 def leaves(request: ConsumerGroupHeartbeatRequest) -> bool:
@@ -159,7 +151,7 @@ def _known_as(group: ConsumerGroup, beat: Beat, max_size: int) -> str | None:
         known = group.static_members.get(beat.instance_id)
         if known is not None and not beat.is_joining:
             if known != beat.member_id:
-                raise FencedInstanceIdError(
+                raise errors.FencedInstanceIdError(
                     f"instance {beat.instance_id!r} is now member {known}, not {beat.member_id}"
                 )
             _check_epoch(group, beat)
@@ -167,13 +159,17 @@ def _known_as(group: ConsumerGroup, beat: Beat, max_size: int) -> str | None:
         if known is not None:
             releases = group.is_away(known) or group.profiles[known].classic is not None
             if known != beat.member_id and not releases:
-                raise UnreleasedInstanceIdError(f"instance {beat.instance_id!r} is member {known}, which has not left")
+                raise errors.UnreleasedInstanceIdError(
+                    f"instance {beat.instance_id!r} is member {known}, which has not left"
+                )
             return known
     if not beat.is_joining:
         named = beat.member_id if beat.instance_id is None else f"instance {beat.instance_id!r}"
-        raise UnknownMemberIdError(f"group {group.group_id!r} has no member {named}")
+        raise errors.UnknownMemberIdError(f"group {group.group_id!r} has no member {named}")
     if len(group.profiles) >= max_size:
-        raise GroupMaxSizeReachedError(f"group {group.group_id!r} is full: group.consumer.max.size is {max_size}")
+        raise errors.GroupMaxSizeReachedError(
+            f"group {group.group_id!r} is full: group.consumer.max.size is {max_size}"
+        )
     return None
 
 
@@ -186,7 +182,7 @@ def _check_epoch(group: ConsumerGroup, beat: Beat) -> None:
         assigned = progress.assigned_partitions
         if all(numbers <= assigned.get(topic_id, frozenset()) for topic_id, numbers in beat.owned.items()):
             return
-    raise FencedMemberEpochError(
+    raise errors.FencedMemberEpochError(
         f"member {beat.member_id} is in epoch {progress.epoch}; the request is from epoch {beat.member_epoch}."
         " The member must give up its partitions and rejoin"
     )

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from triokafka import errors
 from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.group.group_shard import GroupShard
@@ -20,15 +21,6 @@ from triokafka.coordinator.group.records import (
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord, TransactionalProducer
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.errors import (
-    BrokerResponseError,
-    GroupIdNotFoundError,
-    IllegalGenerationError,
-    OffsetMetadataTooLargeError,
-    TopicAuthorizationFailedError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-)
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -70,13 +62,13 @@ def resolve_topics(
             yield
         name: str | None
         topic_id: UUID | None
-        error: type[BrokerResponseError]
+        error: type[errors.BrokerResponseError]
         if version >= FIRST_WITH_TOPIC_IDS:
-            name, topic_id, error = topics.topic_name(asked.topic_id), asked.topic_id, UnknownTopicIdError
+            name, topic_id, error = topics.topic_name(asked.topic_id), asked.topic_id, errors.UnknownTopicIdError
         else:
-            name, topic_id, error = asked.name, topics.topic_id(asked.name), UnknownTopicOrPartitionError
+            name, topic_id, error = asked.name, topics.topic_id(asked.name), errors.UnknownTopicOrPartitionError
         if name and not may_read(name):
-            error, name = TopicAuthorizationFailedError, None  # do not reveal whether the topic exists
+            error, name = errors.TopicAuthorizationFailedError, None  # do not reveal whether the topic exists
         if name is None or topic_id is None:
             failed = _failed(asked.partitions, error.code)
             response.topics.append(
@@ -89,7 +81,7 @@ def resolve_topics(
         if not all(0 <= partition.partition_index < count for partition in partitions):
             there = [partition for partition in partitions if 0 <= partition.partition_index < count]
             missing = [partition for partition in partitions if not 0 <= partition.partition_index < count]
-            answered.partitions.extend(_failed(missing, UnknownTopicOrPartitionError.code))
+            answered.partitions.extend(_failed(missing, errors.UnknownTopicOrPartitionError.code))
             partitions = there
         if partitions:
             known.append((OffsetCommitRequestTopic(name=name, topic_id=topic_id, partitions=partitions), answered))
@@ -123,7 +115,7 @@ def prepare(
         for partition in topic.partitions:
             index, error_code, metadata = partition.partition_index, 0, partition.committed_metadata or ""
             if metadata and _java_length(metadata) > metadata_max_bytes:
-                error_code = OffsetMetadataTooLargeError.code
+                error_code = errors.OffsetMetadataTooLargeError.code
             else:
                 epoch = partition.committed_leader_epoch if knows_epochs else -1
                 value = CommittedOffset(partition.committed_offset, epoch, metadata, now_ms, expire_timestamp, topic_id)
@@ -139,7 +131,7 @@ def prepare(
 
 def leave_out_deleted(prepared: list[Positions], version: int, topics: TopicsView) -> None:
     """Drop the offsets of topics that were deleted since `resolve_topics`, while other tasks ran."""
-    error = UnknownTopicIdError if version >= FIRST_WITH_TOPIC_IDS else UnknownTopicOrPartitionError
+    error = errors.UnknownTopicIdError if version >= FIRST_WITH_TOPIC_IDS else errors.UnknownTopicOrPartitionError
     for answered, changes, records in prepared:
         if topics.topic_id(answered.name) != answered.topic_id:
             changes.clear()
@@ -193,7 +185,7 @@ def commit(
             rebalance.start_session(group, member, effects)
     elif generation >= 0:
         knows_code = version >= _FIRST_WITHOUT_LEGACY_ERROR and producer is None
-        error = GroupIdNotFoundError if knows_code else IllegalGenerationError
+        error = errors.GroupIdNotFoundError if knows_code else errors.IllegalGenerationError
         raise error(f"group {request.group_id!r} does not exist")
     for _, changes, records in prepared:
         effects.write_encoded(changes, records)

@@ -20,6 +20,7 @@ from sys import maxsize
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
+from triokafka import errors
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog, TransactionMarker
 from triokafka.coordinator.runtime.coordinator_type import CommitLevel, CoordinatorType
 from triokafka.coordinator.runtime.effects import Effects
@@ -30,14 +31,6 @@ from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.shard import Shard
 from triokafka.coordinator.runtime.shard_context import Held, ShardContext, ShardState
 from triokafka.coordinator.runtime.timer_queue import Moment, TimerKey
-from triokafka.errors import (
-    CoordinatorLoadInProgressError,
-    CoordinatorNotAvailableError,
-    KafkaError,
-    KafkaStorageError,
-    NotCoordinatorError,
-    RequestTimedOutError,
-)
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -195,7 +188,7 @@ class CoordinatorRuntime(Generic[S, C]):
     def check_running(self) -> None:
         """Raise `CoordinatorNotAvailableError` when the broker is shutting down."""
         if self.is_stopped:
-            raise CoordinatorNotAvailableError("this broker is shutting down")
+            raise errors.CoordinatorNotAvailableError("this broker is shutting down")
 
     def count(self, state: ShardState) -> int:
         """Return the number of shards in ``state``."""
@@ -216,8 +209,10 @@ class CoordinatorRuntime(Generic[S, C]):
             return context
         self.check_running()
         if context is None or context.state is ShardState.FAILED:
-            raise NotCoordinatorError(f"{self._type.topic}-{partition}: this broker is not its coordinator")
-        raise CoordinatorLoadInProgressError(f"{self._type.topic}-{partition}: the coordinator is still loading it")
+            raise errors.NotCoordinatorError(f"{self._type.topic}-{partition}: this broker is not its coordinator")
+        raise errors.CoordinatorLoadInProgressError(
+            f"{self._type.topic}-{partition}: the coordinator is still loading it"
+        )
 
     # --- time ---
 
@@ -273,7 +268,7 @@ class CoordinatorRuntime(Generic[S, C]):
             context.shard.timers.schedule(_EXPIRY, effects.at.now + pause)
         not_expired = effects.on_failed
 
-        def failed(error: KafkaError, later: Effects[C]) -> None:
+        def failed(error: errors.KafkaError, later: Effects[C]) -> None:
             self._schedule_expiry(context)
             if not_expired is not None:
                 not_expired(error, later)
@@ -353,7 +348,7 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def _drop(self, context: ShardContext[S, C]) -> None:
         del self._contexts[context.partition]
-        error = NotCoordinatorError(f"{self._type.topic}-{context.partition} moved to another broker")
+        error = errors.NotCoordinatorError(f"{self._type.topic}-{context.partition} moved to another broker")
         waiting = context.shard.unload()
         context.shard.timers.clear()
         held, context.held = context.held, deque()
@@ -373,7 +368,7 @@ class CoordinatorRuntime(Generic[S, C]):
             context.appending = True
             try:
                 end = self._append(context, effects)
-            except (KafkaError, OSError) as error:
+            except (errors.KafkaError, OSError) as error:
                 self._append_failed(context, effects, error)
                 return
             finally:
@@ -419,18 +414,20 @@ class CoordinatorRuntime(Generic[S, C]):
             for offset, change in enumerate(effects.records, first):
                 replay(change, offset, committed=committed_now)
 
-    def _append_failed(self, context: ShardContext[S, C], effects: Effects[C], cause: KafkaError | OSError) -> None:
-        if isinstance(cause, KafkaError):
+    def _append_failed(
+        self, context: ShardContext[S, C], effects: Effects[C], cause: errors.KafkaError | OSError
+    ) -> None:
+        if isinstance(cause, errors.KafkaError):
             error = cause
         else:
-            error = KafkaStorageError(f"{self._type.topic}-{context.partition}: append failed: {cause}")
+            error = errors.KafkaStorageError(f"{self._type.topic}-{context.partition}: append failed: {cause}")
         self._log_notes(effects)
         logger.warning(
             "%s-%d: %d records not appended: %r", self._type.topic, context.partition, len(effects.records), error
         )
         self._fail(context, effects, error)
 
-    def _fail(self, context: ShardContext[S, C], effects: Effects[C], error: KafkaError) -> None:
+    def _fail(self, context: ShardContext[S, C], effects: Effects[C], error: errors.KafkaError) -> None:
         for reply, _ in effects.answers:
             reply.fail(error)
         if effects.on_failed is not None:
@@ -454,7 +451,7 @@ class CoordinatorRuntime(Generic[S, C]):
 
     def _time_out(self, context: ShardContext[S, C], held: Held[C]) -> None:
         seconds = self._commit_timeout
-        error = RequestTimedOutError(
+        error = errors.RequestTimedOutError(
             f"{self._type.topic}-{context.partition}: records not committed within {seconds:g} seconds"
         )
         self._fail(context, held.effects, error)

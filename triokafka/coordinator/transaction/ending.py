@@ -21,6 +21,7 @@ the outcome that the transaction had is accepted.
 
 from __future__ import annotations
 
+from triokafka import errors
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.timer_queue import TimerKey
 from triokafka.coordinator.transaction.final_refusals import confirm, final_refusals
@@ -38,14 +39,6 @@ from triokafka.coordinator.transaction.records import TransactionEffects
 from triokafka.coordinator.transaction.state import COMPLETE, IDLE, PREPARED, TransactionState
 from triokafka.coordinator.transaction.transaction_shard import COMPLETE as COMPLETE_TIMER
 from triokafka.coordinator.transaction.transaction_shard import TransactionShard
-from triokafka.errors import (
-    ConcurrentTransactionsError,
-    InvalidProducerIdMappingError,
-    InvalidRequestError,
-    InvalidTxnStateError,
-    KafkaError,
-    ProducerFencedError,
-)
 
 UNCHANGED = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 """The answer to EndTxn before version 5: the producer keeps its id and epoch."""
@@ -82,7 +75,7 @@ def end(
         ProducerIdNeeded: repeat the operation with a ``new_producer_id``.
     """
     if not transactional_id:
-        raise InvalidRequestError("a transactional id may not be empty")
+        raise errors.InvalidRequestError("a transactional id may not be empty")
     with final_refusals(shard, transactional_id, reply, effects):
         _decide(
             shard,
@@ -111,9 +104,11 @@ def _decide(
     bumps = version >= EPOCH_BUMP_SINCE
     current = shard.transactions.get(transactional_id)
     if current is None:
-        raise InvalidProducerIdMappingError(f"transactional id {transactional_id!r} is unknown")
+        raise errors.InvalidProducerIdMappingError(f"transactional id {transactional_id!r} is unknown")
     if bumps and current.is_reserved(producer_id):
-        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: its last transaction is being ended")
+        raise errors.ConcurrentTransactionsError(
+            f"transactional id {transactional_id!r}: its last transaction is being ended"
+        )
     is_overflow_retry = (
         bumps
         and current.previous_producer_id == producer_id
@@ -121,16 +116,20 @@ def _decide(
         and current.producer_epoch == 0
     )
     if current.producer_id != producer_id and not is_overflow_retry:
-        raise InvalidProducerIdMappingError(
+        raise errors.InvalidProducerIdMappingError(
             f"transactional id {transactional_id!r} does not belong to producer id {producer_id}"
         )
     is_retry = is_overflow_retry or (bumps and current.producer_epoch == producer_epoch + 1)
     _check_epoch(transactional_id, current, producer_epoch, bumps=bumps, is_retry=is_retry)
     if not shard.is_settled(transactional_id) and current.state is not TransactionState.ONGOING:
-        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: another request is in progress")
+        raise errors.ConcurrentTransactionsError(
+            f"transactional id {transactional_id!r}: another request is in progress"
+        )
     is_next = bumps and not is_retry  # the producer knows the bumped epoch, and has begun its next transaction
     if current.state in PREPARED and (is_next or current.commits == commits):
-        raise ConcurrentTransactionsError(f"transactional id {transactional_id!r}: the transaction is being ended")
+        raise errors.ConcurrentTransactionsError(
+            f"transactional id {transactional_id!r}: the transaction is being ended"
+        )
     if current.state in COMPLETE and current.commits == commits and (is_retry or not bumps):
         done = ProducerIdAndEpoch(current.producer_id, current.producer_epoch) if bumps else UNCHANGED
         if not bumps:  # all transactions have one epoch: a later one may have begun at a newer coordinator
@@ -139,7 +138,7 @@ def _decide(
         return
     aborts_nothing = bumps and not commits and not is_retry and current.state in IDLE
     if current.state is not TransactionState.ONGOING and not aborts_nothing:
-        raise InvalidTxnStateError(
+        raise errors.InvalidTxnStateError(
             f"transactional id {transactional_id!r}: cannot {'commit' if commits else 'abort'} in state"
             f" {current.state.title}"
         )
@@ -158,7 +157,7 @@ def _check_epoch(
     else:
         valid = is_retry or is_current
     if not valid:
-        raise ProducerFencedError(
+        raise errors.ProducerFencedError(
             f"transactional id {transactional_id!r}: epoch {epoch} is not the current one ({current.producer_epoch})"
         )
 
@@ -212,7 +211,7 @@ def complete(
         return
     shard.write(transactional_id, current.completed(effects.at.wall_ms), effects)
 
-    def failed(error: KafkaError, later: TransactionEffects) -> None:
+    def failed(error: errors.KafkaError, later: TransactionEffects) -> None:
         if not effects.appended:
             key = TimerKey(COMPLETE_TIMER, transactional_id, f"{producer_id}/{producer_epoch}")
             later.timers.schedule(key, later.at.now + _RETRY_SECONDS)

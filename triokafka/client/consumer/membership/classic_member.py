@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from triokafka import errors
 from triokafka.assignors import NO_RACKS, Assignment, MemberSubscription, PartitionAssignor, PartitionRacks
 from triokafka.assignors.assignor import check_assignments
 from triokafka.client.consumer.membership.payloads import (
@@ -23,19 +24,6 @@ from triokafka.client.consumer.membership.payloads import (
     decode_subscription,
     encode_assignment,
     encode_subscription,
-)
-from triokafka.errors import (
-    CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
-    IllegalStateError,
-    InconsistentGroupProtocolError,
-    KafkaError,
-    MemberIdRequiredError,
-    NotCoordinatorError,
-    RebalanceInProgressError,
-    UnknownMemberIdError,
-    for_code,
 )
 from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -174,16 +162,16 @@ class ClassicMember:
             KafkaError: the group refuses this member; a retry would not help.
         """
         if self.state is not ClassicState.JOINING:
-            raise IllegalStateError(f"a JoinGroup response came for a member that is {self.state.value}")
+            raise errors.IllegalStateError(f"a JoinGroup response came for a member that is {self.state.value}")
         if response.error_code:
             self.state = ClassicState.UNJOINED
-            return self._join_failed(for_code(response.error_code), response.member_id)
+            return self._join_failed(errors.for_code(response.error_code), response.member_id)
         name = response.protocol_name or ""
         assignor = next((known for known in self.assignors if known.name == name), None)
         if assignor is None:
             self.state = ClassicState.UNJOINED
             self.request_rejoin("the group chose an unknown assignor")
-            raise InconsistentGroupProtocolError(
+            raise errors.InconsistentGroupProtocolError(
                 f"group {self.config.group_id!r} chose the assignor {name!r}; this member offered"
                 f" {[known.name for known in self.assignors]}"
             )
@@ -204,26 +192,26 @@ class ClassicMember:
         self.is_in_racks = any(subscription.rack_id for subscription in self._members.values())
         return JoinStep.SYNC
 
-    def _join_failed(self, error: type[KafkaError], member_id: str) -> JoinStep:
-        if error is MemberIdRequiredError:
+    def _join_failed(self, error: type[errors.KafkaError], member_id: str) -> JoinStep:
+        if error is errors.MemberIdRequiredError:
             self.member_id = member_id
             self.request_rejoin(self._reason)  # the same attempt, now with a member id
             return JoinStep.JOIN_AGAIN
-        if error is UnknownMemberIdError:
+        if error is errors.UnknownMemberIdError:
             self.forget_membership("the coordinator does not know this member", keep_member_id=False)
             return JoinStep.JOIN_AGAIN
-        if error is IllegalGenerationError:
+        if error is errors.IllegalGenerationError:
             self.forget_membership("the generation is over", keep_member_id=True)
             return JoinStep.JOIN_AGAIN
         return self._back_off_or_raise(error, "the join request failed", "refused this member")
 
-    def _back_off_or_raise(self, error: type[KafkaError], reason: str, refusal: str) -> JoinStep:
+    def _back_off_or_raise(self, error: type[errors.KafkaError], reason: str, refusal: str) -> JoinStep:
         self.request_rejoin(reason)
-        if error in (CoordinatorNotAvailableError, NotCoordinatorError):
+        if error in (errors.CoordinatorNotAvailableError, errors.NotCoordinatorError):
             return JoinStep.FIND_COORDINATOR
-        if error is RebalanceInProgressError or error.retriable:
+        if error is errors.RebalanceInProgressError or error.retriable:
             return JoinStep.BACK_OFF
-        if error is FencedInstanceIdError:
+        if error is errors.FencedInstanceIdError:
             self._fenced()
         raise error(f"group {self.config.group_id!r} {refusal}. {error.advice}".rstrip())
 
@@ -257,7 +245,7 @@ class ClassicMember:
     ) -> Callable[[], dict[str, Assignment]]:
         """Return `assign` as a function for another thread: it reads nothing that changes meanwhile."""
         if self.assignor is None:
-            raise IllegalStateError("only the leader computes the assignment, and only after it has joined")
+            raise errors.IllegalStateError("only the leader computes the assignment, and only after it has joined")
         assignor, members = self.assignor, dict(self._members)
 
         def assign() -> dict[str, Assignment]:
@@ -297,22 +285,24 @@ class ClassicMember:
         if self.state is ClassicState.UNJOINED:
             # The response to a commit or heartbeat has ended this membership meanwhile.
             if self._is_fenced:
-                raise FencedInstanceIdError(f"another member of group {self.config.group_id!r} has this instance id")
+                raise errors.FencedInstanceIdError(
+                    f"another member of group {self.config.group_id!r} has this instance id"
+                )
             return JoinStep.JOIN_AGAIN
         if self.state is not ClassicState.SYNCING:
-            raise IllegalStateError(f"a SyncGroup response came for a member that is {self.state.value}")
+            raise errors.IllegalStateError(f"a SyncGroup response came for a member that is {self.state.value}")
         if not response.error_code:
             self.assignment = decode_assignment(response.assignment)
             self.state = ClassicState.STABLE
             if self.assignor is not None:
                 self.assignor.on_assignment(self.assignment, self.generation)
             return JoinStep.DONE
-        error = for_code(response.error_code)
+        error = errors.for_code(response.error_code)
         self.state = ClassicState.UNJOINED
-        if error is RebalanceInProgressError:
+        if error is errors.RebalanceInProgressError:
             self.request_rejoin("another rebalance began before the assignment came")
             return JoinStep.JOIN_AGAIN
-        if error in (UnknownMemberIdError, IllegalGenerationError):
+        if error in (errors.UnknownMemberIdError, errors.IllegalGenerationError):
             self.forget_membership("the group has removed this member", keep_member_id=False)
             return JoinStep.JOIN_AGAIN
         return self._back_off_or_raise(error, "the sync request failed", "gave no assignment")
@@ -336,19 +326,19 @@ class ClassicMember:
         """
         if not error_code or sent_as != self.identity:
             return True
-        error = for_code(error_code)
-        if error is RebalanceInProgressError:
+        error = errors.for_code(error_code)
+        if error is errors.RebalanceInProgressError:
             # A member that rejoins already ignores the response to an earlier heartbeat.
             if self.heartbeats:
                 self.request_rejoin("the group is rebalancing")
-        elif error is IllegalGenerationError:
+        elif error is errors.IllegalGenerationError:
             self.forget_membership("the generation is over", keep_member_id=True)
-        elif error is UnknownMemberIdError:
+        elif error is errors.UnknownMemberIdError:
             self.forget_membership("the coordinator no longer knows this member", keep_member_id=False)
-        elif error in (CoordinatorNotAvailableError, NotCoordinatorError):
+        elif error in (errors.CoordinatorNotAvailableError, errors.NotCoordinatorError):
             return False
         elif not error.retriable:
-            if error is FencedInstanceIdError:
+            if error is errors.FencedInstanceIdError:
                 self._fenced()
             raise error(f"a heartbeat to group {self.config.group_id!r} failed. {error.advice}".rstrip())
         return True

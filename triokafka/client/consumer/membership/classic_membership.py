@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
@@ -16,14 +17,6 @@ from triokafka.client.consumer.membership.classic_member import ClassicMember, C
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
 from triokafka.client.consumer.membership.leave_sender import LeaveRequest, LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
-from triokafka.errors import (
-    CommitFailedError,
-    IllegalGenerationError,
-    KafkaError,
-    NodeNotReadyError,
-    UnknownMemberIdError,
-    for_code,
-)
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.leave_group import LeaveGroupRequest
 from triokafka.structs import TopicPartition
@@ -78,11 +71,11 @@ class ClassicMembership:
         generation, member_id = self.member.identity
         return GroupIdentity(generation, member_id, self.member.config.group_instance_id)
 
-    def commit_failed(self, error: CommitFailedError) -> None:
+    def commit_failed(self, error: errors.CommitFailedError) -> None:
         cause = error.__cause__
-        if isinstance(cause, UnknownMemberIdError):
+        if isinstance(cause, errors.UnknownMemberIdError):
             self.member.forget_membership("a commit was refused", keep_member_id=False)
-        elif isinstance(cause, IllegalGenerationError):
+        elif isinstance(cause, errors.IllegalGenerationError):
             self.member.forget_membership("a commit was refused", keep_member_id=True)
         elif self.member.state is ClassicState.STABLE:
             # While it joins or syncs, this is the rebalance in which it takes part.
@@ -118,7 +111,7 @@ class ClassicMembership:
         member = self.member
         sent_as = member.identity
         self.clock.sent(self._world.now())
-        failure: KafkaError | None = None
+        failure: errors.KafkaError | None = None
         try:
             with trio.fail_after(self._answer_limit()):
                 node = await self._network.find_coordinator(self._status.group_id)
@@ -131,7 +124,7 @@ class ClassicMembership:
             if not member.heartbeat_answered(response.error_code, sent_as):
                 self._network.forget_coordinator(self._status.group_id)
                 self.clock.failed(self._world.now(), self._retry_backoff)
-            answer = for_code(response.error_code)("the answer to a heartbeat") if response.error_code else None
+            answer = errors.for_code(response.error_code)("the answer to a heartbeat") if response.error_code else None
             self._status.note_heartbeat(self.clock.last_sent, answer)
             if member.needs_rejoin is not None and before is None:
                 logger.info("group %r: %s", self._status.group_id, member.needs_rejoin)
@@ -139,9 +132,9 @@ class ClassicMembership:
             return
         except trio.TooSlowError:
             self._unanswered += 1
-            failure = NodeNotReadyError("the coordinator did not answer a heartbeat in time")
+            failure = errors.NodeNotReadyError("the coordinator did not answer a heartbeat in time")
             self._give_up_coordinator("a heartbeat is overdue")
-        except KafkaError as error:
+        except errors.KafkaError as error:
             failure = error
             if not error.retriable:
                 self._status.error = error

@@ -18,19 +18,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
-from triokafka.errors import (
-    FencedInstanceIdError,
-    FencedMemberEpochError,
-    GroupIdNotFoundError,
-    IllegalStateError,
-    KafkaError,
-    UnknownMemberIdError,
-    UnreleasedInstanceIdError,
-    UnsupportedVersionError,
-    for_code,
-)
 from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -148,14 +138,14 @@ class ConsumerProtocolMember:
     def join(self) -> None:
         """Begin a membership without partitions."""
         if self.state is not MemberState.OUTSIDE:
-            raise IllegalStateError(f"the member cannot join, it is {self.state.value}")
+            raise errors.IllegalStateError(f"the member cannot join, it is {self.state.value}")
         self._reset_membership(MemberState.JOINING)
         self.epoch = _JOINING_EPOCH
 
     def settle(self, owned: Partitions, *, complete: bool) -> None:
         """Note that the member owns ``owned`` now; ``complete`` if that is all of the target that it can own."""
         if not self.in_group:
-            raise IllegalStateError(f"a member that is {self.state.value} owns nothing")
+            raise errors.IllegalStateError(f"a member that is {self.state.value} owns nothing")
         self.owned = owned
         self.state = MemberState.STABLE if complete else MemberState.RECONCILING
         self._acknowledge = True
@@ -174,7 +164,7 @@ class ConsumerProtocolMember:
     def heartbeat(self, now: float) -> Heartbeat:
         """Return the heartbeat to send now, without fields that the coordinator knows already."""
         if not self.heartbeats:
-            raise IllegalStateError(f"no heartbeats are due of a member that is {self.state.value}")
+            raise errors.IllegalStateError(f"no heartbeats are due of a member that is {self.state.value}")
         config, wants, sent = self.config, self._wants, self._sent
         everything = sent is None
         pattern = wants.pattern
@@ -201,7 +191,7 @@ class ConsumerProtocolMember:
 
     def answered(
         self, response: ConsumerGroupHeartbeatResponse, sent_as: int, *, now: float, chance: float
-    ) -> KafkaError | None:
+    ) -> errors.KafkaError | None:
         """Process the response to a heartbeat. Return an error after which to send it again, after a back-off.
 
         Raises:
@@ -212,7 +202,7 @@ class ConsumerProtocolMember:
         if sent_as != self.membership:
             return None
         if response.error_code:
-            return self._refused(for_code(response.error_code), response.error_message or "", now, chance)
+            return self._refused(errors.for_code(response.error_code), response.error_message or "", now, chance)
         joined = self.state is MemberState.JOINING
         if not joined:
             self._failures = 0  # a member removed right after its join keeps backing off
@@ -238,12 +228,12 @@ class ConsumerProtocolMember:
         else:
             self.state = MemberState.RECONCILING
 
-    def _refused(self, error: type[KafkaError], why: str, now: float, chance: float) -> KafkaError | None:
+    def _refused(self, error: type[errors.KafkaError], why: str, now: float, chance: float) -> errors.KafkaError | None:
         group_id = self.config.group_id
         about = f"group {group_id!r} refused the heartbeat of member {self.member_id}: {why or error.advice}"
         # The coordinator may have lost the whole group with its disk; the first member to join creates it again.
-        is_lost = error is GroupIdNotFoundError and self.state is not MemberState.JOINING
-        if is_lost or error in (FencedMemberEpochError, UnknownMemberIdError):
+        is_lost = error is errors.GroupIdNotFoundError and self.state is not MemberState.JOINING
+        if is_lost or error in (errors.FencedMemberEpochError, errors.UnknownMemberIdError):
             self._failures += 1
             if self.state is not MemberState.JOINING:
                 self.forget_membership(why or error.advice)
@@ -251,20 +241,20 @@ class ConsumerProtocolMember:
             if self._failures > 1:
                 self._back_off(now, chance)
             return error(about)
-        if error is FencedInstanceIdError:
+        if error is errors.FencedInstanceIdError:
             # Another member owns the instance id now: do not even send a leave request for it.
             self.forget_membership("another member has this group_instance_id")
             raise error(f"another member of group {group_id!r} has this group_instance_id. {error.advice}".rstrip())
         self.unanswered(now, chance)
         if error.retriable:
             return error(about)
-        if error is UnreleasedInstanceIdError:
+        if error is errors.UnreleasedInstanceIdError:
             return error(
                 f"group_instance_id={self.config.group_instance_id!r} still belongs to another member of group"
                 f" {group_id!r}. {error.advice}"
             )
         self.refused()
-        if error is UnsupportedVersionError:
+        if error is errors.UnsupportedVersionError:
             raise unsupported(group_id, why)
         raise error(f"{about}. {error.advice}" if why and error.advice else about)
 
@@ -319,7 +309,7 @@ class ConsumerProtocolMember:
         self._sent, self._acknowledge, self._sent_pattern, self._hurry = None, False, False, False
 
 
-def unsupported(group_id: str, why: str, *, pattern: bool = False) -> UnsupportedVersionError:
+def unsupported(group_id: str, why: str, *, pattern: bool = False) -> errors.UnsupportedVersionError:
     """Return the error for a cluster without the consumer protocol, with it disabled, or without patterns."""
     text = (
         f"the cluster does not offer the consumer protocol (KIP-848) to group {group_id!r}:"
@@ -328,7 +318,7 @@ def unsupported(group_id: str, why: str, *, pattern: bool = False) -> Unsupporte
     )
     if pattern:
         text += ". Before 4.0 brokers apply no SubscriptionPattern; a str or re.Pattern is applied by the consumer"
-    return UnsupportedVersionError(text)
+    return errors.UnsupportedVersionError(text)
 
 
 def _as_topics(partitions: Partitions) -> list[TopicPartitions]:

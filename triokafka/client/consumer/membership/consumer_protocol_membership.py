@@ -11,6 +11,7 @@ from typing import Final
 
 import trio
 
+from triokafka import errors
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import COORDINATOR, GroupIdentity
@@ -26,15 +27,6 @@ from triokafka.client.consumer.membership.consumer_protocol_member import (
 from triokafka.client.consumer.membership.leave_sender import LeaveRequest, LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.client.consumer.subscription_state import SubscriptionState
-from triokafka.errors import (
-    CommitFailedError,
-    CoordinatorNotAvailableError,
-    KafkaError,
-    NodeNotReadyError,
-    NotCoordinatorError,
-    UnknownMemberIdError,
-    UnsupportedVersionError,
-)
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import Node, TopicPartition
 
@@ -103,8 +95,8 @@ class ConsumerProtocolMembership:
         self._status.rebalances += complete
         self._status.changed.set()
 
-    def commit_failed(self, error: CommitFailedError) -> None:
-        if isinstance(error.__cause__, UnknownMemberIdError) and self.member.in_group:
+    def commit_failed(self, error: errors.CommitFailedError) -> None:
+        if isinstance(error.__cause__, errors.UnknownMemberIdError) and self.member.in_group:
             self.member.forget_membership("a commit was refused")
             self._status.notify()
 
@@ -154,7 +146,7 @@ class ConsumerProtocolMembership:
         heartbeat = member.heartbeat(sent_at)
         try:
             failure = await self._exchange(heartbeat)
-        except KafkaError as error:
+        except errors.KafkaError as error:
             failure = error
             self._status.error = error
             self._failures.succeeded(what)
@@ -172,7 +164,7 @@ class ConsumerProtocolMembership:
         if failure is not None or (member.state, member.target) != before:
             self._status.on_change()
 
-    async def _exchange(self, heartbeat: Heartbeat) -> KafkaError | None:
+    async def _exchange(self, heartbeat: Heartbeat) -> errors.KafkaError | None:
         """Send a heartbeat and process the response. Return an error after which to send it again; raise all others."""
         member = self.member
         limit = self._answer_limit()
@@ -184,27 +176,29 @@ class ConsumerProtocolMembership:
                     node.node_id, heartbeat.request, min_version=heartbeat.min_version, purpose=COORDINATOR
                 )
         except trio.TooSlowError:
-            failure: KafkaError = NodeNotReadyError(f"the coordinator did not answer a heartbeat within {limit:g} s")
+            failure: errors.KafkaError = errors.NodeNotReadyError(
+                f"the coordinator did not answer a heartbeat within {limit:g} s"
+            )
             self._unanswered += 1
             if node is not None:
                 self._network.close_as_dead(node.node_id, COORDINATOR, "a heartbeat is overdue")
-        except UnsupportedVersionError as error:
+        except errors.UnsupportedVersionError as error:
             member.unanswered(self._world.now(), self._world.random.random())
             member.refused()
             raise unsupported(self._status.group_id, str(error), pattern=heartbeat.min_version > 0) from error
-        except KafkaError as error:
+        except errors.KafkaError as error:
             failure = error
         else:
             self._unanswered = 0
             answered_at, chance = self._world.now(), self._world.random.random()
             refusal = member.answered(response, heartbeat.sent_as, now=answered_at, chance=chance)
-            if isinstance(refusal, (NotCoordinatorError, CoordinatorNotAvailableError)):
+            if isinstance(refusal, (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)):
                 self._network.forget_coordinator(self._status.group_id)
             return refusal
         self._network.forget_coordinator(self._status.group_id)
         self._network.request_metadata_update()
         member.unanswered(self._world.now(), self._world.random.random())
-        if not (failure.retriable or isinstance(failure, NodeNotReadyError)):
+        if not (failure.retriable or isinstance(failure, errors.NodeNotReadyError)):
             member.refused()
             raise failure
         return failure
