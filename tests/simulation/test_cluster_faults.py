@@ -1,14 +1,16 @@
 """Three whole nodes and our clients in the simulated world, through kills, power cuts, partitions and slow networks.
 
+A second kind of schedule adds clocks that jump, processes that pause, and clients that are cut off.
+
 The seed chooses a schedule. Producers send throughout, and a reader reads committed records meanwhile. Afterwards all
 faults end: within 30 seconds every partition accepts records again. Then every acknowledged record is in the log once
-and in order, every record that was read is still at its offset, and all replicas have the same bytes.
+and in order, the reader's polls agree with the log (see `ReaderHistory`), and all replicas have the same bytes.
 """
 
 from __future__ import annotations
 
-import functools
 import random
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -17,8 +19,9 @@ import triokafka
 from tests.support.producer_ledger import Ledger, Promise
 from tests.support.producer_workload import Workload
 from tests.support.read_back import read_all
-from tests.support.simulated import run_seeds
-from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.reader_history import ReaderHistory
+from tests.support.simulated import run_in_another_process, run_seeds
+from tests.support.simulated_cluster import SESSION_SECONDS, SimulatedCluster, SimulatedNode
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation
@@ -28,9 +31,12 @@ PROBE = {"probe": 3}
 SEEDS = 40
 SEEDS_A_TEST = 10
 LONG_SEEDS = 4_000
+CLOCK_SEEDS = 10
+CLOCK_SEEDS_A_TEST = 5
+LONG_CLOCK_SEEDS = 1_000
 PROGRESS_SECONDS = 30.0
 
-Seen = dict[tuple[TopicPartition, int], bytes | None]
+Inject = Callable[[SimulatedCluster, random.Random, int], Awaitable[None]]
 
 
 async def _inject_faults(cluster: SimulatedCluster, chance: random.Random, count: int) -> None:
@@ -68,8 +74,58 @@ async def _inject_faults(cluster: SimulatedCluster, chance: random.Random, count
             network.conditions.max_delay = 0.002
 
 
-async def _read_meanwhile(cluster: SimulatedCluster, seen: Seen) -> None:
-    """Read committed records until cancelled, and store their offsets and values."""
+async def _inject_faults_of_clocks_and_processes(cluster: SimulatedCluster, chance: random.Random, count: int) -> None:
+    """Inject so many faults. Most concern clocks, pauses or clients; the rest are those of the first kind."""
+    for _ in range(count):
+        kind = chance.choice(
+            ("wall clock", "clocks", "restart", "pause", "pause", "cut off", "client", "other", "other")
+        )
+        if kind == "other":
+            await _inject_faults(cluster, chance, 1)
+            continue
+        await trio.sleep(chance.uniform(0.1, 4.0))
+        node = chance.choice(cluster.nodes)
+        cluster.simulation.record("fault", kind, node.name)
+        if kind == "wall clock":  # forward and back
+            node.host.world.wall_skew = chance.choice((-600.0, -40.0, -1.0, 0.0, 1.0, 40.0, 600.0))
+        elif kind == "clocks":  # a monotonic clock never goes back
+            node.host.world.clock_skew += chance.choice((0.3, 5.0, 40.0, 600.0))
+        elif kind == "restart":
+            node.host.clock_skew = chance.choice((-40.0, -3.0, 3.0, 600.0))
+            await node.kill(power_cut=chance.random() < 0.3)
+            cluster.heal()
+            await cluster.wait_in_sync(TOPICS, within=120.0)
+        elif kind == "pause":
+            await _pause(cluster, node, chance)
+        elif kind == "cut off":
+            cluster.isolate(node, chance, clients=True)
+            await trio.sleep(chance.uniform(0.2, 8.0))
+            cluster.heal()
+        else:
+            for other in chance.sample(cluster.nodes, chance.randrange(1, 3)):
+                client, one_way = chance.choice(("producer", "reader")), chance.random() < 0.3
+                cluster.simulation.network.partition(client, other.name, one_way=one_way)
+            await trio.sleep(chance.uniform(0.2, 8.0))
+            cluster.heal()
+
+
+async def _pause(cluster: SimulatedCluster, node: SimulatedNode, chance: random.Random) -> None:
+    """Pause a node's process, often for longer than its session, and sometimes kill it or another one meanwhile."""
+    world = node.host.world
+    world.pause()
+    await trio.sleep(chance.uniform(0.2, 4 * SESSION_SECONDS))
+    kills = chance.random() < 0.3
+    if kills:
+        await chance.choice(cluster.nodes).kill()
+        await trio.sleep(chance.uniform(0, 2.0))
+    world.resume()
+    if kills:
+        cluster.heal()
+        await cluster.wait_in_sync(TOPICS, within=120.0)
+
+
+async def _read_meanwhile(cluster: SimulatedCluster, history: ReaderHistory) -> None:
+    """Read committed records until cancelled."""
     partitions = [TopicPartition(name, number) for name, count in TOPICS.items() for number in range(count)]
     async with triokafka.Consumer(
         bootstrap_servers=cluster.bootstrap, world=cluster.client_world("reader"), auto_offset_reset="earliest"
@@ -82,13 +138,12 @@ async def _read_meanwhile(cluster: SimulatedCluster, seen: Seen) -> None:
                 if not error.retriable:
                     raise
                 continue
-            for partition, records in polled.items():
-                for record in records:
-                    known = seen.setdefault((partition, record.offset), record.value)
-                    assert known == record.value, f"offset {record.offset} of {partition} was read with two values"
+            history.polls.append(
+                {partition: [(one.offset, one.value) for one in records] for partition, records in polled.items()}
+            )
 
 
-async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
+async def _schedule(simulation: Simulation, inject_faults: Inject = _inject_faults) -> tuple[Ledger, int]:
     chance = random.Random(f"{simulation.seed}/test")
     cluster = SimulatedCluster(simulation)
     cluster.start()
@@ -107,10 +162,10 @@ async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
         close_timeout_ms=600_000,
         close_stall_timeout_ms=600_000,
     )
-    seen: Seen = {}
+    history = ReaderHistory()
 
     async def inject() -> None:
-        await _inject_faults(cluster, chance, chance.randrange(2, 7))
+        await inject_faults(cluster, chance, chance.randrange(2, 7))
         cluster.heal()
         with trio.move_on_after(PROGRESS_SECONDS) as scope:
             await _wait_for_acceptance(cluster)
@@ -118,7 +173,7 @@ async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
         over.set()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_read_meanwhile, cluster, seen)
+        nursery.start_soon(_read_meanwhile, cluster, history)
         await workload.run(producer, during=lambda: nursery.start_soon(inject))
         await cluster.wait_in_sync(TOPICS)
         nursery.cancel_scope.cancel()
@@ -126,9 +181,8 @@ async def _schedule(simulation: Simulation) -> tuple[Ledger, int]:
     assert not ledger.failed, next(iter(ledger.failed.items()))
     entries = await read_all(cluster.bootstrap, TOPICS, world=cluster.client_world("auditor"))
     repeats = ledger.check(entries, Promise.EXACTLY_ONCE, most_in_batch=100)
-    there = {(partition, offset): value for partition, found in entries.items() for offset, value in found}
-    for key, value in seen.items():
-        assert there.get(key) == value, f"{key} was read as {value!r}, and is {there.get(key)!r} in the end"
+    places = {(TopicPartition(one.topic, one.partition), one.offset) for one in ledger.acknowledged.values()}
+    history.check(entries, places)
     await cluster.wait_replicas_equal(TOPICS)
     await cluster.stop()
     return ledger, repeats
@@ -148,12 +202,31 @@ async def _wait_for_acceptance(cluster: SimulatedCluster) -> None:
             await delivery
 
 
+async def _schedule_of_clocks(simulation: Simulation) -> tuple[Ledger, int]:
+    return await _schedule(simulation, _inject_faults_of_clocks_and_processes)
+
+
+async def digest_of_clocks(simulation: Simulation) -> str:
+    """Run one schedule of the second kind, and return the digest of its trace."""
+    await _schedule_of_clocks(simulation)
+    return simulation.trace_digest()
+
+
 def replay(seed: int) -> tuple[Ledger, int]:
     """Run one schedule again; raise the same error as the first time."""
     try:
-        return run_simulation(functools.partial(_schedule), seed)
+        return run_simulation(_schedule, seed)
     except BaseException as error:
         error.add_note(f"run it again with tests.simulation.test_cluster_faults.replay({seed})")
+        raise
+
+
+def replay_clocks(seed: int) -> tuple[Ledger, int]:
+    """Run one schedule of the second kind again; raise the same error as the first time."""
+    try:
+        return run_simulation(_schedule_of_clocks, seed)
+    except BaseException as error:
+        error.add_note(f"run it again with tests.simulation.test_cluster_faults.replay_clocks({seed})")
         raise
 
 
@@ -164,7 +237,26 @@ def test_no_acknowledged_record_is_lost_repeated_or_reordered(first: int) -> Non
         replay(seed)
 
 
+@pytest.mark.usefixtures("quiet_log")
+@pytest.mark.parametrize("first", range(0, CLOCK_SEEDS, CLOCK_SEEDS_A_TEST))
+def test_clocks_that_jump_and_processes_that_pause_lose_no_acknowledged_record(first: int) -> None:
+    for seed in range(first, first + CLOCK_SEEDS_A_TEST):
+        replay_clocks(seed)
+
+
+@pytest.mark.usefixtures("quiet_log")
+def test_a_seed_repeats_its_schedule_also_in_another_process() -> None:
+    """The traces have equal digests."""
+    assert run_in_another_process(digest_of_clocks, 11) == run_simulation(digest_of_clocks, 11)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(0)
 def test_no_acknowledged_record_is_lost_repeated_or_reordered_in_many_schedules() -> None:
     run_seeds("cluster faults", range(SEEDS, LONG_SEEDS), replay)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(0)
+def test_clocks_that_jump_and_processes_that_pause_lose_no_acknowledged_record_in_many_schedules() -> None:
+    run_seeds("cluster clocks", range(CLOCK_SEEDS, LONG_CLOCK_SEEDS), replay_clocks)

@@ -1,4 +1,4 @@
-"""Ten scenarios of replication over real logs, partitions and fetchers; see `tests.support.replica_world`.
+"""Eleven scenarios of replication over real logs, partitions and fetchers; see `tests.support.replica_world`.
 
 A failure names the scenario and the seed: ``run(scenario, seed)`` repeats it.
 """
@@ -9,7 +9,10 @@ import os
 
 import pytest
 
+from tests.support.replica_producers import SequenceRepeated, Sequences
 from tests.support.replica_world import SCENARIOS, run
+from tests.unit.broker_stub.log.builders import append, from_producer, open_log
+from triokafka.world.memory import MemoryStorage
 
 SEEDS = int(os.environ.get("TRIOKAFKA_REPLICATION_SEEDS", "500"))
 SEEDS_A_TEST = 100
@@ -50,6 +53,21 @@ def test_deleted_records_come_back_as_the_same_ones_in_all_replicas() -> None:
 
 def test_followers_that_lag_send_fetches_before_they_apply_the_last_response() -> None:
     assert sum(run("logs diverge and are truncated", seed).sent_ahead for seed in range(5)) > 5
+
+
+def test_sequence_number_that_is_twice_in_a_log_is_found() -> None:
+    log, sequences = open_log(MemoryStorage()), Sequences()
+    append(log, from_producer(b"a", sequence=0))
+    sequences.refresh(log)
+    append(log, from_producer(b"b", sequence=1), from_client=False)
+    sequences.refresh(log)
+    append(log, from_producer(b"b", sequence=1), from_client=False)
+    with pytest.raises(SequenceRepeated, match=r"sequence=1.* at 1 and 2"):
+        sequences.refresh(log)
+
+
+def test_producers_send_batches_again() -> None:
+    assert sum(run("leaders change fast (KIP-279)", seed).producers.retries for seed in range(5)) > 5
 
 
 def test_a_seed_repeats_its_steps() -> None:

@@ -25,16 +25,28 @@ def first_election(seed: int) -> None:
     RaftSimulation(seed, voters=_voters(seed, least=1), observers=seed % 3, dynamic=seed % 2 == 1).settle()
 
 
-def leader_fails(seed: int) -> None:
-    """The leader is killed, or leaves cleanly; another one follows."""
+def leader_is_killed(seed: int) -> None:
+    """The leader is killed; another one follows."""
+    simulation = RaftSimulation(seed, voters=_voters(seed), observers=seed % 2)
+    simulation.settle()
+    leader = simulation.leader()
+    _replace(simulation, leader, leader.running.quorum.epoch)
+
+
+def leader_shuts_down(seed: int) -> None:
+    """The leader leaves cleanly, and ends its epoch before; another one follows."""
     simulation = RaftSimulation(seed, voters=_voters(seed), observers=seed % 2)
     simulation.settle()
     leader = simulation.leader()
     epoch = leader.running.quorum.epoch
-    if seed % 2:
-        leader.running.begin_shutdown()
-        simulation.step(leader)
-        simulation.run_until(lambda: leader.running.may_stop, within=20)
+    leader.running.begin_shutdown()
+    simulation.step(leader)
+    simulation.run_until(lambda: leader.running.may_stop, within=20)
+    _replace(simulation, leader, epoch)
+
+
+def _replace(simulation: RaftSimulation, leader: SimulatedNode, epoch: int) -> None:
+    """End the process of this epoch's leader, wait for a later leader, and start the process again."""
     simulation.crash(leader)
     simulation.settle()
     assert simulation.leader().running.quorum.epoch > epoch
@@ -419,15 +431,16 @@ def _named(*scenarios: _Scenario) -> dict[str, _Scenario]:
 #: Those of Kafka's own simulation (``RaftEventSimulationTest``).
 KAFKA_SCENARIOS: Final = _named(
     first_election,
-    leader_fails,
+    leader_is_killed,
+    leader_shuts_down,
     all_fail,
     leader_partitioned,
     minority_partitioned,
     back_to_back_failures,
     disk_lost,
-    lossy_network,
 )
 SCENARIOS: Final = KAFKA_SCENARIOS | _named(
+    lossy_network,
     chaos,
     contested_elections,
     snapshots,

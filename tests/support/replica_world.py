@@ -2,7 +2,8 @@
 
 Everything between the nodes is a message that the world delivers late, out of order, twice or never: fetches and their
 responses, images of the metadata, AlterPartition requests and their results. Nodes die and come back, with or without
-what was not synced. `ReplicaWorld.run` takes random steps, checks the invariants after each, then heals everything and
+what was not synced. Some batches come from idempotent producers, which send batches again; in one scenario also from
+transactional ones. `ReplicaWorld.run` takes random steps, checks the invariants after each, then heals everything and
 checks that the replicas become equal.
 """
 
@@ -13,10 +14,13 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from uuid import UUID
 
+from tests.support.in_steps import done
+from tests.support.replica_producers import Producers, Sequences
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.controller import alter_partition, elections
 from triokafka.broker_stub.controller.leader_moves import hand_over
+from triokafka.broker_stub.controller.reassignments import alter_reassignments
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
@@ -29,6 +33,11 @@ from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_traffic import ReplicaTraffic
 from triokafka.network.fetch_sessions.fetch_session_handler import FetchPlan
 from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from triokafka.protocol.api.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from triokafka.protocol.api.fetch import EpochEndOffset, PartitionData
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import (
@@ -45,6 +54,7 @@ NOW_MS = 1_700_000_000_000
 LAG_SECONDS = 1.0
 _FENCED, _UNFENCED = 1, -1
 _CONVERGE_ROUNDS = 400
+_DIRECTORY = f"/data/{T0.topic}-{T0.partition}"
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,9 @@ class Scenario:
     hand_over: int = 0
     delete: int = 0
     recreate: int = 0
+    reassign: int = 0
+    fail_over: int = 0
+    end_transaction: int = 0
     unclean: bool = False
     loss: float = 0.02
     duplicates: float = 0.0
@@ -83,6 +96,9 @@ SCENARIOS: dict[str, Scenario] = {
     "elections are unclean": Scenario(kill=5, fence=10, unclean=True, min_isr=1),
     "the topic is created again": Scenario(recreate=1, kill=1, metadata=8),
     "responses are late, lost and doubled": Scenario(loss=0.2, duplicates=0.3, hand_over=2),
+    "the partition is reassigned while the controller fails over": Scenario(
+        reassign=6, fail_over=6, end_transaction=6, kill=2, alter=20, metadata=25
+    ),
 }
 
 
@@ -126,6 +142,7 @@ class Node:
         self.waiting: list[_Produce] = []
         self.inflight = False
         self.altering = False
+        self.sequences = Sequences()
 
     def start(self) -> None:
         """Start the process."""
@@ -134,6 +151,7 @@ class Node:
         self.partition = None
         self.waiting = []
         self.inflight = self.altering = False
+        self.sequences.forget()
         none = Purgatory("none", now_ms=0)
         self.proposals = PendingProposals(self.node_id)
         self.hosted = HostedPartitions(none, none, none, None, lambda: self.world.now, self.proposals.submit)
@@ -171,6 +189,11 @@ class Node:
         if found is None or state is None:
             self._drop()
             return
+        if self.node_id not in state.replicas:
+            self._drop()
+            self._remove_directory()
+            self.saved = _Checkpoint()
+            return
         if self.partition is not None and self.partition.topic_id != found.topic_id:
             self._drop()
         if self.partition is None:
@@ -204,20 +227,23 @@ class Node:
         self.state.remove(T0)
         self.hosted.online.pop(T0, None)
         self.waiting = []
+        self.sequences.forget()
         if self.partition is not None:
             self.partition.log.delete()
             self.partition = None
 
+    def _remove_directory(self) -> None:
+        if self.storage.is_dir(_DIRECTORY):
+            self.storage.remove_tree(_DIRECTORY)
+
     def _open(self, topic_id: UUID) -> Partition:
-        directory = f"/data/{T0.topic}-{T0.partition}"
         if self.saved.topic_id != topic_id:
-            if self.storage.is_dir(directory):
-                self.storage.remove_tree(directory)
+            self._remove_directory()
             self.saved = _Checkpoint(topic_id=topic_id)
         saved = self.saved
         log = PartitionLog.open(
             self.storage,
-            directory,
+            _DIRECTORY,
             T0,
             LogConfig(segment_bytes=2000, min_insync_replicas=self.world.scenario.min_isr),
             now_ms=self.world.wall_ms,
@@ -237,6 +263,7 @@ class Node:
         )
 
     def _before_cut(self, offset: int) -> None:
+        self.sequences.truncate(offset)
         saved = self.saved
         saved.recovery_point = min(saved.recovery_point, offset)
         saved.high_watermark = min(saved.high_watermark, offset)
@@ -259,6 +286,7 @@ class _History:
     committed: dict[UUID, dict[int, bytes]] = field(default_factory=dict)
     acknowledged: dict[UUID, dict[int, bytes]] = field(default_factory=dict)
     watermarks: dict[tuple[UUID, int, int, int], int] = field(default_factory=dict)
+    stable: dict[tuple[UUID, int, int, int], int] = field(default_factory=dict)
 
 
 class ReplicaWorld:
@@ -279,6 +307,8 @@ class ReplicaWorld:
         self.messages: list[Callable[[], None]] = []
         self.produced = 0
         self.sent_ahead = 0
+        self.producers = Producers(seed, transactional=scenario.end_transaction > 0)
+        self.controller = 0
         self.next_epoch = 1000
         self.trace: list[str] = []
         self.nodes = {node_id: Node(self, node_id) for node_id in NODES}
@@ -309,6 +339,9 @@ class ReplicaWorld:
         """Commit records."""
         if records:
             self.images.append(replayed(records, self.image))
+            state = self.image.partition(*T0)
+            if state is not None and not set(state.isr) <= set(state.replicas):
+                raise Violation(f"the in-sync set is not a subset of the replicas: {state}")
 
     def fence(self, node: Node) -> None:
         """End the session of a dead broker."""
@@ -350,6 +383,9 @@ class ReplicaWorld:
             (self.move, scenario.hand_over),
             (self.delete, scenario.delete),
             (self.recreate, scenario.recreate),
+            (self.reassign, scenario.reassign),
+            (self.fail_over, scenario.fail_over),
+            (self.end_transaction, scenario.end_transaction),
         ]
         steps, weights = zip(*choices, strict=True)
         for _ in range(scenario.steps):
@@ -372,9 +408,12 @@ class ReplicaWorld:
         alive = self._alive()
         return self.random.choice(alive) if alive else None
 
+    def _leaders(self) -> list[Node]:
+        return [node for node in self._alive() if node.partition is not None and node.partition.is_leader]
+
     def produce(self) -> None:
         """A client writes to a broker that considers itself the leader."""
-        leaders = [node for node in self._alive() if node.partition is not None and node.partition.is_leader]
+        leaders = self._leaders()
         if not leaders:
             return
         node = self.random.choice(leaders)
@@ -382,7 +421,10 @@ class ReplicaWorld:
         assert partition is not None
         self.produced += 1
         value = b"<%d>" % self.produced
-        batch = bytearray(encode_batch([(self.wall_ms, None, value + b"." * self.random.randrange(60), ())]))
+        self.producers.retry(node.sequences, partition, self.wall_ms)
+        identity = self.producers.identity(node.sequences, partition.log)
+        records = [(self.wall_ms, None, value + b"." * self.random.randrange(60), ())]
+        batch = bytearray(encode_batch(records, **identity))
         try:
             info = partition.append(batch, required_acks=-1, now_ms=self.wall_ms)
         except errors.NotEnoughReplicasError:
@@ -512,11 +554,11 @@ class ReplicaWorld:
         if request is None:
             return
         node.altering = True
-        incarnation = node.incarnation
+        incarnation, controller = node.incarnation, self.controller
 
         def arrives(request: AlterPartitionRequest = request) -> None:
             response: AlterPartitionResponse | None = None
-            if self.random.random() >= self.scenario.loss:
+            if self.controller == controller and self.random.random() >= self.scenario.loss:
                 try:
                     outcome = alter_partition.alter_partition(self.image, request, self.config)
                 except errors.BrokerResponseError:
@@ -531,7 +573,7 @@ class ReplicaWorld:
             if node.incarnation != incarnation or not node.alive:
                 return
             node.altering = False
-            if response is None:
+            if response is None or self.controller != controller:
                 node.proposals.failed()
             else:
                 node.proposals.answered(response, node.hosted.isr_changed)
@@ -614,6 +656,32 @@ class ReplicaWorld:
         else:
             self.commit(topic("t", NODES, number=self.topic_number))
 
+    def reassign(self) -> None:
+        """A client asks for other replicas. A controller that fails over loses the request."""
+        target, controller = self.random.sample(NODES, self.random.choice((2, 3))), self.controller
+
+        def arrives() -> None:
+            if self.controller != controller or self.random.random() < self.scenario.loss:
+                return
+            wanted = ReassignablePartition(partition_index=0, replicas=target)
+            request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[wanted])])
+            self.commit(list(done(alter_reassignments(self.image, request, self.config)).records))
+
+        self.messages.append(arrives)
+
+    def fail_over(self) -> None:
+        """Another controller goes on with the committed metadata; requests and answers in flight are lost."""
+        self.controller += 1
+
+    def end_transaction(self) -> None:
+        """A transaction coordinator commits or aborts."""
+        leaders = self._leaders()
+        if leaders:
+            node = self.random.choice(leaders)
+            assert node.partition is not None
+            self.producers.end_transaction(node.sequences, node.partition, self.wall_ms)
+            node.hosted.appended(node.partition)
+
     # Invariants
 
     def check(self) -> None:
@@ -626,6 +694,7 @@ class ReplicaWorld:
             log = partition.log
             if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:
                 raise Violation(f"high watermark {partition.high_watermark} outside of {log}")
+            node.sequences.refresh(log)
             if not partition.is_leader:
                 continue
             key = (partition.topic_id, node.node_id, node.incarnation, partition.leader_epoch)
@@ -633,6 +702,12 @@ class ReplicaWorld:
             if partition.high_watermark < before:
                 raise Violation(f"the high watermark fell from {before} to {partition.high_watermark}")
             history.watermarks[key] = partition.high_watermark
+            stable = partition.last_stable_offset
+            if not history.stable.get(key, 0) <= stable <= partition.high_watermark:
+                raise Violation(f"the last stable offset was {history.stable.get(key, 0)}, and is {stable}: {log}")
+            history.stable[key] = stable
+            if not partition.isr.maximal <= set(partition.replicas):
+                raise Violation(f"in sync {sorted(partition.isr.maximal)}, but replicas {partition.replicas}")
             if not self.scenario.unclean:
                 self._check_committed(partition)
             still = []
@@ -679,7 +754,8 @@ class ReplicaWorld:
 
     def _is_healed(self) -> bool:
         ends = {node.partition.log.log_end_offset for node in self.nodes.values() if node.partition is not None}
-        everybody = len(set(self.partition.isr)) == len(NODES)
+        state = self.partition
+        everybody = not state.reassigning and set(state.isr) == set(state.replicas)
         watermarks = {node.partition.high_watermark for node in self.nodes.values() if node.partition is not None}
         return everybody and len(ends) == 1 and watermarks == ends
 

@@ -177,12 +177,12 @@ class SimulatedCluster:
         voters = [f"{number}@node-{number}:9093" for number, own in numbered if "controller" in own]
         self.nodes = [SimulatedNode(simulation, number, own, voters, settings) for number, own in numbered]
         self.bootstrap = ",".join(node.address for node in self.nodes if node.is_broker)
-        self._clients = 0
+        self.client_hosts: list[str] = []
 
     def client_world(self, name: str = "") -> SimulatedWorld:
         """The world of a client on a host of its own."""
-        self._clients += 1
-        return self.simulation.host(name or f"client-{self._clients}").world
+        self.client_hosts.append(name or f"client-{len(self.client_hosts) + 1}")
+        return self.simulation.host(self.client_hosts[-1]).world
 
     def start(self) -> None:
         """Start all nodes."""
@@ -287,13 +287,13 @@ class SimulatedCluster:
             if not node.running:
                 node.start()
 
-    def isolate(self, node: SimulatedNode, chance: random.Random) -> None:
-        """Cut a node off from the other nodes, in both directions or in one, clients included or not."""
+    def isolate(self, node: SimulatedNode, chance: random.Random, *, clients: bool = False) -> None:
+        """Cut a node off from the other nodes, in both directions or in one; with ``clients`` also from all clients."""
         network = self.simulation.network
         one_way = chance.random() < 0.3
-        for other in self.nodes:
-            if other is not node:
-                network.partition(node.name, other.name, one_way=one_way)
+        others = [other.name for other in self.nodes if other is not node]
+        for name in (*others, *self.client_hosts) if clients else others:
+            network.partition(node.name, name, one_way=one_way)
 
     async def wait_replicas_equal(self, topics: Mapping[str, int], *, within: float = 60.0) -> None:
         """Wait until all disks have the same bytes of every partition.

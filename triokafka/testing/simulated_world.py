@@ -32,7 +32,11 @@ class SimulatedWorld(World):
         node: the host's name, and its address on the network.
         incarnation: the number of the process on that host; each draws its own random numbers.
         disk: the host's storage; it outlives the process.
-        clock_skew: seconds that the host's clocks are ahead.
+        clock_skew: seconds that the host's clocks are ahead. Increase it to let both clocks of a running process jump
+            forward, as after the suspension of a virtual machine.
+
+    ``wall_skew`` are further seconds of the wall clock alone, 0 at first. Assign it to let the wall clock of a running
+    process jump forward or back, as NTP does.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class SimulatedWorld(World):
         self.node = node
         self.incarnation = incarnation
         self.clock_skew = clock_skew
+        self.wall_skew = 0.0
         self.random = random.Random(f"{seed}/{node}/{incarnation}")
         self.storage = GuardedStorage(disk, check=self.check_alive)
         self._network = network
@@ -61,7 +66,7 @@ class SimulatedWorld(World):
         return trio.current_time() + self.clock_skew
 
     def wall_ms(self) -> int:
-        return _EPOCH_MS + round((trio.current_time() - self._started + self.clock_skew) * 1000)
+        return _EPOCH_MS + round((trio.current_time() - self._started + self.clock_skew + self.wall_skew) * 1000)
 
     def deadline(self, at: float) -> float:
         return at - self.clock_skew

@@ -166,6 +166,16 @@ def test_clocks_of_hosts_may_differ() -> None:
     run_simulation(scenario, seed=1)
 
 
+def test_wall_clock_of_a_running_process_jumps_without_its_other_clock() -> None:
+    async def scenario(world: Simulation) -> None:
+        host = world.host("host").world
+        now, wall_ms = host.now(), host.wall_ms()
+        host.wall_skew = -40.0
+        assert (host.now(), host.wall_ms()) == (now, wall_ms - 40_000)
+
+    run_simulation(scenario, seed=1)
+
+
 def test_the_bodys_own_exception_leaves_as_itself_with_the_seed_in_a_note() -> None:
     async def scenario(world: Simulation) -> None:
         world.record("before", "the", "end")
