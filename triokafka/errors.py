@@ -1026,7 +1026,7 @@ class VoterNotFoundError(BrokerResponseError):
 
 
 class InvalidRegularExpressionError(BrokerResponseError):
-    """The subscription's pattern cannot be compiled."""
+    """The regular expression cannot be compiled."""
 
     code = 128
     advice = "Use RE2 syntax."

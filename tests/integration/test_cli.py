@@ -462,6 +462,10 @@ class TestProduceAndConsume:
         done = tool(*consume, "--value-deserializer", "builtins:int", "--skip-message-on-error")
         assert done.status == 0 and done.err.count("is skipped") == 2
 
+    def test_any_number_of_records_may_be_the_most(self, tool: Tool) -> None:
+        tool("produce", "few", stdin="a\n")
+        assert tool.ok("consume", "few", "--from-beginning", "--max-messages", str(10**23), "--until-end") == "a\n"
+
     def test_records_before_one_that_cannot_be_printed_are_printed(self, tool: Tool) -> None:
         tool("produce", "halfway", stdin="1\n2\nthree\n4\n")
         done = tool("consume", "halfway", "--from-beginning", "--value-deserializer", "builtins:int")

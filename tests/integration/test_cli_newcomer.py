@@ -138,6 +138,8 @@ def test_key_headers_and_partition_of_the_command_line_are_those_of_every_line(b
         "triokafka: topic 'keyed' has no partition 9: it has 3, numbered from 0."
         " Choose one of its partitions, or add partitions to the topic."
     )
+    done = run(broker, "produce", "keyed", "--value", "one", "-X", "security.protocol=SSL")
+    assert [line.split()[0] for line in done.stderr.splitlines()] == ["triokafka:"]
     done = run(broker, "produce", "keyed", "-k", "k", "--property", "parse.key=true")
     assert done.returncode == 2 and "--key and a key in each line" in done.stderr
     assert "takes NAME=VALUE, not 'x'" in run(broker, "produce", "keyed", "-H", "x").stderr

@@ -221,6 +221,10 @@ class TestNothingFound:
         assert tool("transactions", *words.split()) == (0, "", sentence)
         assert tool.ok("transactions", *words.split(), "--json") == "[]\n"
 
+    def test_broker_that_does_not_exist_leads_no_partition(self, tool: Tool) -> None:
+        words = ("transactions", "find-hanging", "--broker-id", "77")
+        assert tool.fails(*words) == "triokafka: broker 77 is not in the cluster, which has the brokers: 1"
+
     def test_missing_authorizer_is_one_error_line(self, tool: Tool) -> None:
         for words in ("add --allow-principal User:a --producer", "remove --allow-principal User:a --producer --yes"):
             assert tool.fails("acls", *words.split(), "--topic", "idle") == (

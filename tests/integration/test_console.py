@@ -408,6 +408,7 @@ async def test_command_serves_the_page_and_ends_cleanly() -> None:
     [
         (["--listen", "8089"], "takes HOST:PORT"),
         (["--listen", "0.0.0.0:8089"], "give --login, or listen on 127.0.0.1"),
+        (["--listen", "127.0.0.1:0", "--bootstrap-server", "a:b"], "expected 'host:port' with a number as port"),
     ],
 )
 def test_wrong_use_of_the_console_is_one_error_line(words: list[str], problem: str) -> None:

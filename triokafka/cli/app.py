@@ -122,6 +122,6 @@ def status_of(error: BaseException) -> int:
         click.echo(f"{path}: {ended(message)} See {path} --help.", err=True)
         return error.exit_code
     if isinstance(error, click.ClickException):
-        error.show()
+        click.echo(f"triokafka: {error.format_message()}", err=True)
         return error.exit_code
     return failures.status_of(KeyboardInterrupt() if isinstance(error, click.Abort) else error)

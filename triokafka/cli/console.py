@@ -10,6 +10,7 @@ import click
 from triokafka.cli.broker_options import WrongUse, address_of, property_of
 from triokafka.cli.connection import AdminConnection, admin_options, client_options
 from triokafka.cli.output import examples
+from triokafka.cli.values import configured
 
 if TYPE_CHECKING:
     from triokafka.console.serving import ConsoleAddress
@@ -78,6 +79,7 @@ def command(
         _needed(control is not None or control_token_file is None, "--control-token-file needs --control HOST:PORT.")
         import trio
 
+        from triokafka import AdminClient
         from triokafka.cli.control_token import control_token
 
         import_console()
@@ -107,6 +109,8 @@ def command(
         raise click.UsageError(str(error)) from None
     options = client_options(connection.bootstrap, connection.settings)
     options.pop("default_api_timeout_ms", None)
+    if not login:  # otherwise the client has no user yet
+        configured(AdminClient, **options)
     trio.run(_serve, ConsoleAddress(host, port, certfile, keyfile), {"client": options, **given}, set(hosts), world)
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -35,6 +36,19 @@ class SharedAttributes(NamedTuple):
     headers: tuple[tuple[str, bytes], ...]
     partition: int | None
     timestamp_ms: int | None
+
+
+@asynccontextmanager
+async def _without_log(name: str) -> AsyncIterator[None]:
+    """Disable a logger whose errors the command itself reports."""
+    import logging
+
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 class ProduceRun:
@@ -78,7 +92,11 @@ class ProduceRun:
 
         import triokafka
 
-        async with configured(triokafka.Producer, **self._options) as producer, trio.open_nursery() as telling:
+        async with (
+            _without_log("triokafka.client.producer.producer"),
+            configured(triokafka.Producer, **self._options) as producer,
+            trio.open_nursery() as telling,
+        ):
             telling.start_soon(self._reaching.report)
             telling.start_soon(self._report, producer)
             if self._slow is not None:

@@ -208,6 +208,12 @@ async def find_hanging(
     """
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic.")
+    if broker_id is not None:
+        brokers = sorted(node.node_id for node in (await admin.describe_cluster()).nodes)
+        if broker_id not in brokers:
+            raise click.ClickException(
+                f"broker {broker_id} is not in the cluster, which has the brokers: {', '.join(map(str, brokers))}"
+            )
     topics = await admin.describe_topics([one.name for one in await admin.list_topics()] if not topic else [topic])
     asked = [
         TopicPartition(name, number.partition)

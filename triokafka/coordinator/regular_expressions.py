@@ -34,4 +34,6 @@ def compile_regular_expression(pattern: str) -> RegularExpression:
         options.log_errors = False  # RE2 writes to standard error, and clients must not
         return cast("RegularExpression", re2.compile(pattern, options))
     except re2.error as error:
-        raise InvalidRegularExpressionError(f"{pattern!r} is not a valid RE2 pattern: {error}") from None
+        reason = error.args[0]  # bytes in the package's present version
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else reason
+        raise InvalidRegularExpressionError(f"{pattern!r} is not a valid RE2 pattern: {text}") from None

@@ -53,4 +53,4 @@ def test_patterns_are_checked_without_a_broker(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "The regular expression `orders-.*` is valid.\n"
     assert run(["groups", "validate-regex", "(?=x)"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("triokafka: '(?=x)' is not a valid RE2 pattern")
+    assert line.startswith("triokafka: '(?=x)' is not a valid RE2 pattern: invalid perl operator")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from math import isnan
 from operator import index
@@ -12,6 +13,7 @@ from triokafka.topic_names import check_topic_name
 
 _MOST_PARTITION: Final = 2**31 - 1
 _MOST_OFFSET: Final = 2**63 - 1
+_MOST_RECORDS: Final = sys.maxsize
 
 
 def checked_partitions(given: Iterable[object]) -> list[TopicPartition]:
@@ -64,7 +66,7 @@ def checked_limit(max_records: int) -> int:
         raise TypeError(f"max_records must be an int, not {max_records!r}")
     if max_records < 1:
         raise ValueError(f"max_records={max_records}: it must be at least 1")
-    return max_records
+    return min(max_records, _MOST_RECORDS)
 
 
 def checked_timeout_ms(given: float) -> float:
