@@ -267,6 +267,8 @@ class TestConfigs:
         assert "Cannot update these configs dynamically: [node.id]" in tool.fails(
             "configs", "alter", "--broker", "1", "--add-config", "node.id=2"
         )
+        refused = tool.fails("configs", "alter", "--broker-defaults", "--add-config", "node.id=2")
+        assert refused == ("triokafka: the default of all brokers: Cannot update these configs dynamically: [node.id]")
         for one in (["--broker-defaults"], ["--broker", "1"]):
             tool.ok("configs", "alter", *one, "--delete-config", "log.retention.ms")
 

@@ -529,6 +529,10 @@ def test_unclean_election_lets_a_replica_out_of_sync_lead(pair: Pair, tool: Tool
     asked = ("--topic", "torn", "--partition", "0")
     while (refused := pair.kafkas("kafka-leader-election", *where, "--election-type", "preferred", *asked)).status == 0:
         assert time.monotonic() < deadline, refused
+    for report in ("--unavailable-partitions", "--under-replicated-partitions", "--under-min-isr-partitions"):
+        shown = tool.ok("topics", "describe", "torn", report)
+        assert shown.startswith("\tTopic: torn\tPartition: 0\tLeader: none\tReplicas: 2,3\t"), (report, shown)
+    assert tool.ok("topics", "describe", "torn", "--at-min-isr-partitions") == ""
     while not (
         done := pair.kafkas("kafka-leader-election", *where, "--election-type", "unclean", *asked)
     ).out.startswith("Successfully completed leader election (UNCLEAN) for partitions torn-0"):

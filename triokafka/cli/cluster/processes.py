@@ -167,7 +167,7 @@ class ChildProcess:
 async def start_all(
     nodes: list[ChildProcess], cluster_id: str, nursery: trio.Nursery, ended: Callable[[ChildProcess, int], None]
 ) -> None:
-    """Write the nodes' properties, format and start them, and wait until all accept connections.
+    """Write the nodes' properties, format and start them, and wait until each has accepted connections.
 
     ``ended`` receives every node whose process has ended, with the exit status.
 
@@ -188,10 +188,11 @@ async def start_all(
     async def run(node: ChildProcess) -> None:
         ended(node, await node.run())
 
+    started = [node.ready for node in nodes]  # a node that ends has another event for its next start
     for node in nodes:
         nursery.start_soon(run, node)
-    for node in nodes:
-        await node.ready.wait()
+    for event in started:
+        await event.wait()
 
 
 Start = Callable[[ChildProcess], Awaitable[None]]

@@ -241,4 +241,6 @@ def _entry(described: DescribeConfigsResourceResult) -> ConfigEntry:
 
 
 def _text(resource: ConfigResource) -> str:
+    if resource == ConfigResource.broker():
+        return "the default of all brokers"
     return f"{resource.type.name.lower()} {resource.name!r}"

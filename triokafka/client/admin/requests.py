@@ -14,6 +14,7 @@ from triokafka.client.config import AdminOptions
 from triokafka.errors import (
     BrokerResponseError,
     CoordinatorNotAvailableError,
+    InvalidRequestError,
     KafkaError,
     KafkaTimeoutError,
     NotControllerError,
@@ -187,6 +188,8 @@ class AdminRequests:
             return None
         kind = for_code(code)
         error = kind(f"{item}: {message or in_words(kind)}")
+        if message and isinstance(error, InvalidRequestError):
+            error.advice = ""  # which is to read that message
         if isinstance(error, NotControllerError):
             self._route.unreachable = None
         if isinstance(error, NotControllerError) or error.invalid_metadata:

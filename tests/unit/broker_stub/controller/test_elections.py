@@ -2,11 +2,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka.broker_stub.controller.elections import broker_fenced, broker_unfenced
+from triokafka.broker_stub.controller.partition_change import Wanted, partition_change
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import MetadataImage, PartitionImage
-from triokafka.protocol.stored.cluster_metadata import FeatureLevelRecord, PartitionRecord
+from triokafka.broker_stub.metadata.features import METADATA_VERSION, NO_EPOCH_ON_ISR_SHRINK
+from triokafka.protocol.stored.cluster_metadata import (
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
 
 TopicConfig = Callable[[str], LogConfig]
 WITH_ELR = FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1)
@@ -116,3 +124,24 @@ def test_eligible_leader_is_not_elected_while_a_replica_is_in_sync() -> None:
     image = cluster(WITH_ELR, records, brokers=(1, 2, 3))
     after = after_fencing(image, 3, lambda name: LogConfig(min_insync_replicas=3))
     assert (after.leader, after.isr, after.eligible_leader_replicas) == (2, (2,), (1, 3))
+
+
+@pytest.mark.parametrize(("level", "epoch"), [(NO_EPOCH_ON_ISR_SHRINK - 1, 1), (NO_EPOCH_ON_ISR_SHRINK, 0)])
+def test_smaller_in_sync_set_begins_a_leader_epoch_below_metadata_version_3_6(level: int, epoch: int) -> None:
+    version = FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
+    image = cluster(version, topic("t", [1, 2, 3], leader=2), brokers=(1, 2, 3))
+    fenced = after_fencing(image, 3)
+    assert (fenced.leader, fenced.isr, fenced.leader_epoch, fenced.partition_epoch) == (2, (1, 2), epoch, 1)
+    (record,) = broker_fenced(image, 3, clean)
+    assert record.leader == (2 if epoch else PartitionChangeRecord().leader)
+
+
+@pytest.mark.parametrize("level", [NO_EPOCH_ON_ISR_SHRINK - 1, NO_EPOCH_ON_ISR_SHRINK])
+def test_larger_in_sync_set_begins_no_leader_epoch(level: int) -> None:
+    version = FeatureLevelRecord(name=METADATA_VERSION, feature_level=level)
+    image = cluster(version, topic("t", [1, 2, 3], isr=[1, 2]), brokers=(1, 2, 3))
+    topic_image, partition = next(iter(image.partitions()))
+    record = partition_change(image, topic_image, partition, clean, wanted=Wanted(isr=(1, 2, 3)))
+    assert record is not None
+    after = replayed([record], image).topics["t"].partitions[0]
+    assert (after.isr, after.leader_epoch) == ((1, 2, 3), 0)
