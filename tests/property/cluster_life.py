@@ -15,7 +15,7 @@ from tests.support.in_steps import done
 from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka import errors
-from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller import leader_changes
 from triokafka.broker_stub.controller.alter_partition import alter_partition
 from triokafka.broker_stub.controller.cluster_control import ClusterControl
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
@@ -359,11 +359,11 @@ class ClusterLife:
     def elect(self) -> None:
         # An unclean election on request loses the records that the elected replica lacks, by design.
         request = ElectLeadersRequest(election_type=self.rng.randint(0, 1), topic_partitions=None)
-        self.apply(done(elections.elect_leaders(self.image, request, self.topic_config())))
+        self.apply(done(leader_changes.elect_leaders(self.image, request, self.topic_config())))
 
     def balance(self) -> None:
-        self.apply(Outcome(elections.preferred_leaders(self.image, self.topic_config(), percentage=10), None))
-        self.apply(Outcome(elections.unclean_leaders(self.image, self.topic_config()), None))
+        self.apply(Outcome(leader_changes.preferred_leaders(self.image, self.topic_config(), percentage=10), None))
+        self.apply(Outcome(leader_changes.unclean_leaders(self.image, self.topic_config()), None))
 
     def configure(self) -> None:
         name, value = self.rng.choice(

@@ -72,7 +72,7 @@ ASSIGNOR_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "of two that claim a partition in one generation, neither is believed",
-        _ASSIGNORS + "stickiness.py",
+        _ASSIGNORS + "sticky_assignment.py",
         "elif generation == known[0] and known[1] != member_id:",
         "elif False:",
         _T_ASSIGNORS + "test_the_newer_generation_owns_and_equal_claims_cancel",

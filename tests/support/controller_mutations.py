@@ -56,9 +56,9 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "eligible leaders come only after in-sync replicas",
-            "partition_change.py",
-            "eligible = self.isr or self.elr",
-            "eligible = (*self.elr, *self.isr)",
+            "elections.py",
+            "eligible = isr or elr",
+            "eligible = (*elr, *isr)",
             _ELIGIBLE,
         ),
         (
@@ -158,7 +158,7 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         (
             "replicas in a lost directory leave in-sync sets",
             "cluster_control.py",
-            "yield from elections.directory_lost(image, broker.broker_id, directory, self._config_of(image))",
+            "yield from leader_changes.directory_lost(image, broker.broker_id, directory, self._config_of(image))",
             "pass",
         ),
         (

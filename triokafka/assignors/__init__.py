@@ -13,8 +13,8 @@ from triokafka.assignors.assignor import (
 )
 from triokafka.assignors.range import RangeAssignor, assign_range
 from triokafka.assignors.roundrobin import RoundRobinAssignor, assign_round_robin
-from triokafka.assignors.stickiness import assign_sticky, settle_claims
 from triokafka.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
+from triokafka.assignors.sticky_assignment import assign_sticky, settle_claims
 from triokafka.assignors.strategies import BUILT_IN, ENTRY_POINT_GROUP, JAVA_NAMES, resolve_assignors
 
 __all__ = [

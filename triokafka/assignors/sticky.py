@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 from triokafka.assignors.assignor import NO_RACKS, Assignment, Members, PartitionAssignor, PartitionRacks
-from triokafka.assignors.stickiness import assign_sticky, settle_claims
+from triokafka.assignors.sticky_assignment import assign_sticky, settle_claims
 from triokafka.errors import ProtocolError
 from triokafka.protocol.message import Message, Struct, field
 from triokafka.protocol.primitives import Array, Int32, String

@@ -16,7 +16,7 @@ from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.errors import ConfigurationError, UnknownError
 from triokafka.protocol.stored.cluster_metadata import AccessControlEntryRecord
 from triokafka.security.acl import AclBinding, AclOperation, AclPermissionType, ResourceType
-from triokafka.security.acl_index import AclIndex
+from triokafka.security.acl_decisions import AclDecisions
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class StandardAuthorizer(Authorizer):
         self._loaded: Callable[[], bool] = lambda: False
         self._super_users: frozenset[str] = frozenset()
         self._allow_everyone = False
-        self._acls = AclIndex()
-        self._prepared: tuple[MetadataImage, AclIndex] | None = None
+        self._acls = AclDecisions()
+        self._prepared: tuple[MetadataImage, AclDecisions] | None = None
         self._reported_node = False
 
     def configure(self, properties: Mapping[str, str]) -> None:
@@ -75,7 +75,7 @@ class StandardAuthorizer(Authorizer):
         """
         if len(delta.changed_security) <= MAX_RECORDS:
             return
-        acls = AclIndex()
+        acls = AclDecisions()
         for number, acl in enumerate(image.acls, 1):
             acls.add(acl)
             if not number % _ACLS_IN_A_STEP:

@@ -32,7 +32,7 @@ from triokafka.security.acl import (
     AclPermissionType,
     ResourceType,
 )
-from triokafka.security.acl_index import AclIndex
+from triokafka.security.acl_decisions import AclDecisions
 
 Op = AclOperation
 TOPIC = ResourceType.TOPIC
@@ -125,13 +125,13 @@ def test_large_change_is_indexed_in_steps_and_takes_effect_at_once(monkeypatch: 
     delta, image = large_change(world)
     added = 0
 
-    def add(index: AclIndex, acl: AclBinding) -> None:
+    def add(index: AclDecisions, acl: AclBinding) -> None:
         nonlocal added
         added += 1
         original(index, acl)
 
-    original = AclIndex.add
-    monkeypatch.setattr(AclIndex, "add", add)
+    original = AclDecisions.add
+    monkeypatch.setattr(AclDecisions, "add", add)
     at_steps = []
     for work in world.publisher.prepare(delta, image):
         assert work == BUDGET  # a checkpoint after each step

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller import controlled_shutdown, elections
+from triokafka.broker_stub.controller import controlled_shutdown, leader_changes
 from triokafka.broker_stub.controller.broker_sessions import BrokerSession, BrokerSessions
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import TopicConfig
@@ -110,7 +110,7 @@ class ClusterControl:
         """
         clean = former is not None and registration.previous_broker_epoch == former.broker_epoch
         if features.has_eligible_leader_replicas(image) and not clean:
-            return elections.broker_ended_unclean(image, registration.broker_id, self._config_of(image))
+            return leader_changes.broker_ended_unclean(image, registration.broker_id, self._config_of(image))
         return self._moves(image, registration.broker_id)
 
     def register_controller(self, image: MetadataImage, registration: ControllerRegistration) -> Outcome[None]:
@@ -229,7 +229,7 @@ class ClusterControl:
         if not lost or not features.assigns_directories(image):
             return
         for directory in lost:
-            yield from elections.directory_lost(image, broker.broker_id, directory, self._config_of(image))
+            yield from leader_changes.directory_lost(image, broker.broker_id, directory, self._config_of(image))
         yield stored.BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id,
             broker_epoch=broker.broker_epoch,
@@ -244,11 +244,11 @@ class ClusterControl:
 
     def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
         """Return the records that unfence a broker and elect it for partitions that no other broker can lead."""
-        changes = elections.broker_unfenced(image, broker.broker_id, self._config_of(image))
+        changes = leader_changes.broker_unfenced(image, broker.broker_id, self._config_of(image))
         return [_registration_change(broker, _UNFENCE), *changes]
 
     def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[stored.PartitionChangeRecord]:
-        return elections.broker_fenced(image, broker_id, self._config_of(image))
+        return leader_changes.broker_fenced(image, broker_id, self._config_of(image))
 
     def _config_of(self, image: MetadataImage) -> TopicConfig:
         return partial(self._topic_config, image)

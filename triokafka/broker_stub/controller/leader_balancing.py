@@ -6,7 +6,7 @@ import logging
 
 import trio
 
-from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller import leader_changes
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.outcome import Outcome
@@ -34,7 +34,7 @@ class LeaderBalancing:
         """Elect preferred leaders until cancelled. A failure is logged."""
         while True:
             await trio.sleep(self._interval)
-            if not elections.imbalanced_brokers(self._state.committed, self._percentage):
+            if not leader_changes.imbalanced_brokers(self._state.committed, self._percentage):
                 continue
             try:
                 moved = await self._queue.submit("BalanceLeaders", self._elect)
@@ -46,5 +46,5 @@ class LeaderBalancing:
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
         topic_config = self._state.configuration.effective.topic_config_of(image)
-        records = elections.preferred_leaders(image, topic_config, percentage=self._percentage)
+        records = leader_changes.preferred_leaders(image, topic_config, percentage=self._percentage)
         return Outcome(records, len(records))

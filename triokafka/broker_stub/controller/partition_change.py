@@ -1,10 +1,7 @@
 """The change of one partition: a pure function from an image and the wanted change to a record.
 
-All changes of partitions use it: fenced and unfenced brokers, in-sync sets, reassignments, elections, directories. As
-in Kafka, a leader stays while it is in sync and alive. Otherwise the next leader is, in this order: the first assigned
-replica that is in sync and alive; if no replica is in sync, the first eligible leader replica, which misses no records
-(KIP-966), and after those the last known leader; if the topic or the caller allows it, the first replica alive, which
-may lose records; none. A replica is alive if its broker is active and its log directory online.
+All changes of partitions use it: fenced and unfenced brokers, in-sync sets, reassignments, elections, directories.
+`elections` chooses the leader. A replica is alive if its broker is active and its log directory online.
 
 The last member of an in-sync set stays in it, or becomes an eligible leader where the cluster has that feature. A
 reassignment is complete, in the same record, as soon as every replica of its target is in sync.
@@ -12,13 +9,13 @@ reassignment is complete, in the same record, as soon as every replica of its ta
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
+from triokafka.broker_stub.controller.elections import Election, next_leader
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import (
@@ -40,17 +37,6 @@ NO_BROKER: Final = -1
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 """A leader that was elected although it was not in sync has not yet made its log consistent."""
-
-
-class Election(enum.Enum):
-    """The kind of election."""
-
-    ONLINE = "online"
-    """Keep the current leader if possible, otherwise elect an in-sync replica; the topic decides about any other."""
-    PREFERRED = "preferred"
-    """The first assigned replica if it is in sync, otherwise another in-sync replica."""
-    UNCLEAN = "unclean"
-    """As ``ONLINE``, but if necessary elect a replica that is not in sync."""
 
 
 class LivenessChange(NamedTuple):
@@ -137,14 +123,15 @@ class _Target:
         self, partition: PartitionImage, election: Election, alive: Callable[[int], bool], *, with_elr: bool
     ) -> None:
         """Choose the leader; one that is not in sync becomes the only in-sync replica."""
-        candidates = [*self.replicas[:1], partition.leader] if election is Election.PREFERRED else [partition.leader]
-        eligible = self.isr or self.elr
-        leader = next(
-            (replica for replica in (*candidates, *self.replicas) if replica in eligible and alive(replica)), NO_LEADER
+        leader, self.unclean = next_leader(
+            partition.leader,
+            election,
+            alive,
+            replicas=self.replicas,
+            isr=self.isr,
+            elr=self.elr,
+            last_known_elr=self.last_known_elr if with_elr else (),
         )
-        if leader == NO_LEADER:
-            leader = self._unclean_leader(election, alive, with_elr=with_elr)
-            self.unclean = leader != NO_LEADER
         self.leader = leader
         if leader == partition.leader:
             return
@@ -153,14 +140,6 @@ class _Target:
             self.isr, self.elr, self.recovery = (leader,), (), RECOVERING
         elif leader in self.elr:
             self.isr, self.elr = (leader,), tuple(replica for replica in self.elr if replica != leader)
-
-    def _unclean_leader(self, election: Election, alive: Callable[[int], bool], *, with_elr: bool) -> int:
-        last_known = self.last_known_elr
-        if with_elr and not self.isr and not self.elr and len(last_known) == 1 and alive(last_known[0]):
-            return last_known[0]
-        if election is Election.UNCLEAN:
-            return next((replica for replica in self.replicas if alive(replica)), NO_LEADER)
-        return NO_LEADER
 
 
 def partition_change(

@@ -10,7 +10,7 @@ import logging
 
 import trio
 
-from triokafka.broker_stub.controller import elections
+from triokafka.broker_stub.controller import leader_changes
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.outcome import Outcome
@@ -48,5 +48,5 @@ class UncleanElections:
                     )
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
-        records = elections.unclean_leaders(image, self._state.configuration.effective.topic_config_of(image))
+        records = leader_changes.unclean_leaders(image, self._state.configuration.effective.topic_config_of(image))
         return Outcome(records, len(records))

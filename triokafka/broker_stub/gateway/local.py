@@ -11,8 +11,8 @@ from triokafka.broker_stub.controller import (
     Controller,
     access_control,
     client_quotas,
-    elections,
     feature_updates,
+    leader_changes,
     producer_ids,
     user_control,
 )
@@ -145,10 +145,10 @@ class LocalControllerGateway:
         )
 
     async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """See `elections.elect_leaders`. Without any partition, the time limit is ignored."""
+        """See `leader_changes.elect_leaders`. Without any partition, the time limit is ignored."""
         return await self._submit(
             "ElectLeaders",
-            lambda image: elections.elect_leaders(image, request, self._topic_config(image)),
+            lambda image: leader_changes.elect_leaders(image, request, self._topic_config(image)),
             timeout_ms=None if request.topic_partitions == [] else request.timeout_ms,
         )
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from triokafka.assignors.assignor import Members, MemberSubscription
 from triokafka.assignors.range import assign_range
-from triokafka.assignors.stickiness import assign_sticky
+from triokafka.assignors.sticky_assignment import assign_sticky
 from triokafka.coordinator.consumer_group.member import NO_PARTITIONS, Partitions
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.structs import TopicPartition, by_topic

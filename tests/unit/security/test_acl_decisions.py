@@ -17,7 +17,7 @@ from triokafka.security.acl import (
     AclPermissionType,
     ResourceType,
 )
-from triokafka.security.acl_index import AclIndex
+from triokafka.security.acl_decisions import AclDecisions
 
 LITERAL, PREFIXED = AclPatternType.LITERAL, AclPatternType.PREFIXED
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
@@ -39,15 +39,15 @@ def acl(
     return AclBinding(kind, name, pattern, principal, host, operation, permission)
 
 
-def index_of(acls: Iterable[AclBinding]) -> AclIndex:
-    index = AclIndex()
+def index_of(acls: Iterable[AclBinding]) -> AclDecisions:
+    index = AclDecisions()
     for one in acls:
         index.add(one)
     return index
 
 
 def allows(
-    index: AclIndex, operation: AclOperation, *, user: str = "liming", host: str = HOST, name: str = "test"
+    index: AclDecisions, operation: AclOperation, *, user: str = "liming", host: str = HOST, name: str = "test"
 ) -> bool:
     return index.decide(f"User:{user}", host, TOPIC, name).allows(operation)
 
@@ -164,7 +164,7 @@ def model(
 def test_decisions_equal_those_of_a_model_that_looks_at_every_acl(
     acls: list[AclBinding], questions: list[tuple[str, str, AclOperation, ResourceType, str]], data: st.DataObject
 ) -> None:
-    index, present = AclIndex(), dict.fromkeys(acls)
+    index, present = AclDecisions(), dict.fromkeys(acls)
     for one in acls:
         index.add(one)
     for _ in range(2):

@@ -134,7 +134,7 @@ class _Type:
                 return
 
 
-class AclIndex:
+class AclDecisions:
     """A set of ACLs that answers who may do what. Not thread-safe; adding an ACL twice has no further effect."""
 
     def __init__(self) -> None:
