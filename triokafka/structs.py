@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from triokafka.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
     from uuid import UUID
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -23,6 +23,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """Group the numbers of partitions by topic, in their given order."""
+    topics: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        topics.setdefault(topic, []).append(number)
+    return topics
 
 
 def first_names(names: Collection[object], most: int = 20) -> str:

@@ -193,14 +193,10 @@ class Opening:
     """The start of a client's task in the Trio loop, for the coroutine that waits until its client is connected."""
 
     def __init__(self) -> None:
-        self._scope = trio.CancelScope()
+        self.scope = trio.CancelScope()
+        """The scope of the task; it is cancelled with `wait`."""
         self._over = trio.Event()
         self._error: Exception | None = None
-
-    @property
-    def scope(self) -> trio.CancelScope:
-        """The scope of the task; it is cancelled with `wait`."""
-        return self._scope
 
     @property
     def is_over(self) -> bool:
@@ -210,7 +206,7 @@ class Opening:
     def cancel(self) -> None:
         """End the task, unless the client is usable."""
         if not self._over.is_set():
-            self._scope.cancel()
+            self.scope.cancel()
 
     async def connect(self, network: Any, servers: list[str]) -> None:
         """Connect and log in to one of the bootstrap servers, each of which is tried once. In the task.
@@ -238,7 +234,7 @@ class Opening:
         try:
             await self._over.wait()
         except trio.Cancelled:
-            self._scope.cancel()
+            self.scope.cancel()
             raise
         if self._error is not None:
             raise self._error

@@ -339,13 +339,13 @@ class Broker:
 
     def follow_metadata(self) -> None:
         """Host partitions, and apply the metadata from now on: the newest image at once."""
-        self._storage.attach_host(self)
+        self._storage.host = self
         self._node_metadata.publisher.subscribe(self.publisher.metadata_changed)
 
     def unfollow_metadata(self) -> None:
         """End `follow_metadata`."""
         self._node_metadata.publisher.unsubscribe(self.publisher.metadata_changed)
-        self._storage.detach_host()
+        self._storage.host = None
 
     async def start(self) -> None:
         """Register with the controller, and serve.

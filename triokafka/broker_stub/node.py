@@ -195,7 +195,7 @@ class Node:
             connect=self._connect_to_controller,
             timeout_ms=config.controller_socket_timeout_ms,
         )
-        self.metadata.watch_leader(self._channel.leader_changed)
+        self.metadata.on_leader_change = self._channel.leader_changed
         remote = RemoteControllerGateway(self._channel, session_timeout_ms=config.broker_session_timeout_ms)
         if local is None or controller is None:
             return remote

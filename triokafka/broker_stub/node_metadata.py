@@ -89,7 +89,8 @@ class NodeMetadata:
         self._endpoints = endpoints
         self._new_client = new_client
         self._elects_at_once = elects_at_once
-        self._controller: MetadataLogListener | None = None
+        self.controller: MetadataLogListener | None = None
+        """The controller that takes over whenever this node leads; set before `run`."""
         self._opened: _Opened | None = None
         self._leader = LeaderAndEpoch(None, 0)
         self._term: int | None = None
@@ -99,7 +100,8 @@ class NodeMetadata:
         self._caught_up = trio.Event()
         self._start_error: KafkaError | None = None
         self._woken = trio.Event()
-        self._watch_leader: Callable[[], None] | None = None
+        self.on_leader_change: Callable[[], None] | None = None
+        """Called when the quorum has another leader, or its leader became known."""
 
     # Facts
 
@@ -189,14 +191,6 @@ class NodeMetadata:
         return self._opened
 
     # Life
-
-    def lead_with(self, controller: MetadataLogListener) -> None:
-        """Hand over to this controller whenever this node leads. Call it before `run`."""
-        self._controller = controller
-
-    def watch_leader(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` when the quorum has another leader, or its leader became known."""
-        self._watch_leader = callback
 
     async def open(self, *, without: Collection[str] = (), committed: int = 0) -> None:
         """Open the data directories and the metadata log. Blocking work runs in a thread.
@@ -322,16 +316,16 @@ class NodeMetadata:
     def leader_changed(self, leader: LeaderAndEpoch) -> None:
         """See `RaftListener`."""
         self._leader = leader
-        if self._watch_leader is not None:
-            self._watch_leader()
+        if self.on_leader_change is not None:
+            self.on_leader_change()
         if self._term is not None and not (leader.epoch == self._term and leader.is_leader(self._config.node_id)):
             self._end_term()
         self._woken.set()
 
     def advanced(self, high_watermark: int) -> None:
         """See `RaftListener`."""
-        if self._term is not None and self._controller is not None:
-            self._controller.committed(high_watermark)
+        if self._term is not None and self.controller is not None:
+            self.controller.committed(high_watermark)
         self._woken.set()
 
     def load_snapshot(self, snapshot_id: SnapshotId) -> None:
@@ -345,16 +339,16 @@ class NodeMetadata:
 
     def rolled_back(self, error: KafkaError) -> None:
         """See `RaftListener`."""
-        if self._term is not None and self._controller is not None:
-            self._controller.rolled_back(error)
+        if self._term is not None and self.controller is not None:
+            self.controller.rolled_back(error)
         if not self._caught_up.is_set():
             self._start_error = error
             self._caught_up.set()
 
     def _end_term(self) -> None:
         term, self._term = self._term, None
-        if term is not None and self._controller is not None:
-            self._controller.lost_leadership(term)
+        if term is not None and self.controller is not None:
+            self.controller.lost_leadership(term)
 
     def term_ended(self) -> None:
         """Follow the log again: the controller has published the last committed change of its term."""
@@ -400,17 +394,17 @@ class NodeMetadata:
         """Whether this node leads an epoch whose first record is committed, and everything before it is published."""
         raft = self.raft
         return (
-            self._controller is not None
+            self.controller is not None
             and self._leader.is_leader(self._config.node_id)
             and self._leader.epoch > self._last_term
             and 0 <= raft.epoch_start_offset < min(self.loader.next_offset, raft.high_watermark)
         )
 
     def _hand_over(self) -> None:
-        assert self._controller is not None
+        assert self.controller is not None
         self._is_handed_over = True
         self._term = self._last_term = self._leader.epoch
-        self._controller.became_leader(self._term, self.loader.image)
+        self.controller.became_leader(self._term, self.loader.image)
 
     async def _load_newest_snapshot(self) -> None:
         """Load the newest snapshot of the log, if it is newer than the image."""

@@ -55,7 +55,7 @@ class PartitionHost(Protocol):
 class NodeStorage:
     """The logs in the data directories of one process, and the cleaner.
 
-    Use: `open_metadata`, `load`, `start_tasks`, then `attach_host` and `detach_host`; `close` or `abandon` when all
+    Use: `open_metadata`, `load`, `start_tasks`, then set ``host`` while a broker runs; `close` or `abandon` when all
     tasks have ended.
 
     Args:
@@ -70,7 +70,8 @@ class NodeStorage:
         )
         self.cleaner = LogCleaner(world, self.logs, cleaner_config(config))
         self._world = world
-        self._host: PartitionHost | None = None
+        self.host: PartitionHost | None = None
+        """The broker to which changes of the logs are reported; None while none runs."""
         self._is_open = False
 
     async def open_metadata(self, metadata: NodeMetadata) -> None:
@@ -160,14 +161,6 @@ class NodeStorage:
             start(self.cleaner.run)
         start(self._checkpoint_high_watermarks)
 
-    def attach_host(self, host: PartitionHost) -> None:
-        """Report changes of the logs to the broker from now on."""
-        self._host = host
-
-    def detach_host(self) -> None:
-        """Report no more to the broker, which has stopped."""
-        self._host = None
-
     async def close(self) -> None:
         """Write checkpoints and logs, and mark the directories as cleanly closed. Not cancelled."""
         with trio.CancelScope(shield=True):
@@ -186,7 +179,7 @@ class NodeStorage:
 
     async def prepare(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Create the logs of new partitions in threads where they are many, before the change is published."""
-        host = self._host
+        host = self.host
         if host is None:
             return
         wanted: dict[TopicPartition, tuple[UUID, LogConfig]] = {}
@@ -215,22 +208,22 @@ class NodeStorage:
 
     def log_flushed(self, topic_partition: TopicPartition) -> None:
         """See `LogListener`."""
-        if self._host is not None:
-            self._host.replicas.flushed(topic_partition)
+        if self.host is not None:
+            self.host.replicas.flushed(topic_partition)
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """See `LogListener`."""
-        if self._host is not None:
-            self._host.logs_offline(topic_partitions, reason)
+        if self.host is not None:
+            self.host.logs_offline(topic_partitions, reason)
 
     def log_moved(self, topic_partition: TopicPartition, log: PartitionLog) -> None:
         """See `LogListener`."""
-        if self._host is not None:
-            self._host.replicas.log_moved(topic_partition, log)
+        if self.host is not None:
+            self.host.replicas.log_moved(topic_partition, log)
 
     def high_watermark_of(self, topic_partition: TopicPartition) -> int | None:
         """See `LogListener`."""
-        partition = None if self._host is None else self._host.replicas.find(*topic_partition)
+        partition = None if self.host is None else self.host.replicas.find(*topic_partition)
         return None if partition is None else partition.high_watermark
 
     async def _checkpoint_high_watermarks(self) -> None:
@@ -244,6 +237,6 @@ class NodeStorage:
         if not self._is_open:  # another broker may own the directories
             return
         try:
-            self.logs.checkpoint_high_watermarks({} if self._host is None else self._host.replicas.high_watermarks())
+            self.logs.checkpoint_high_watermarks({} if self.host is None else self.host.replicas.high_watermarks())
         except KafkaError as error:
             logger.error("replication-offset-checkpoint cannot be written; the next checkpoint tries again: %s", error)

@@ -34,14 +34,14 @@ class Sensor:
         "_least",
         "_metrics",
         "_most",
-        "_parents",
-        "_records",
         "_register",
         "_resolution",
         "_stats",
         "_total",
         "config",
         "name",
+        "parents",
+        "records",
     )
 
     def __init__(
@@ -59,10 +59,12 @@ class Sensor:
         self.name = name
         self.config = config
         self._register = register
-        self._parents = tuple(parents)
+        self.parents = tuple(parents)
+        """The sensors that also get every value."""
         self._children: list[Sensor] = []
         self._expires_after = expires_after
-        self._records = config.level.records(level)
+        self.records = config.level.records(level)
+        """Whether the configured recording level includes this sensor."""
         self._resolution = resolution_seconds
         self._stats: list[tuple[Stat | CompoundStat, Metric]] = []
         self._metrics: dict[MetricName, Metric] = {}
@@ -72,25 +74,15 @@ class Sensor:
         self._least = _INFINITY
         self._most = -_INFINITY
         self._check_forest({})
-        if resolution_seconds and any(parent._has_histogram() for parent in self._parents):
+        if resolution_seconds and any(parent._has_histogram() for parent in self.parents):
             raise ValueError(f"sensor {name}: a sensor that adds values up cannot feed a histogram")
-        for parent in self._parents:
+        for parent in self.parents:
             parent._children.append(self)
 
     @property
     def metrics(self) -> list[Metric]:
         """The metrics of its statistics."""
         return list(self._metrics.values())
-
-    @property
-    def records(self) -> bool:
-        """Whether the configured recording level includes this sensor."""
-        return self._records
-
-    @property
-    def parents(self) -> tuple[Sensor, ...]:
-        """The sensors that also get every value."""
-        return self._parents
 
     @property
     def children(self) -> tuple[Sensor, ...]:
@@ -128,7 +120,7 @@ class Sensor:
         Raises:
             QuotaViolationError: a metric of this sensor or of a parent is outside of its quota now. The value counts.
         """
-        if not self._records:
+        if not self.records:
             return
         if not self._resolution:
             self._update(1, value, value, value, now, check_quotas)
@@ -146,7 +138,7 @@ class Sensor:
 
     def update(self, count: int, total: float, least: float, most: float, now: float) -> None:
         """Record values that the caller has added up; quotas are not checked."""
-        if count and self._records:
+        if count and self.records:
             self._update(count, total, least, most, now, check_quotas=False)
 
     def flush(self) -> None:
@@ -170,7 +162,7 @@ class Sensor:
     def detach(self) -> None:
         """Forget the parents: the registry has removed this sensor."""
         self.flush()
-        for parent in self._parents:
+        for parent in self.parents:
             if self in parent._children:
                 parent._children.remove(self)
 
@@ -181,8 +173,8 @@ class Sensor:
         if check_quotas:
             for metric in self._metrics.values():
                 self._check(metric, now)
-        for parent in self._parents:
-            if parent._records:
+        for parent in self.parents:
+            if parent.records:
                 parent._update(count, total, least, most, now, check_quotas)
 
     def _check(self, metric: Metric, now: float) -> None:
@@ -216,7 +208,7 @@ class Sensor:
     def _has_histogram(self) -> bool:
         if any(isinstance(stat, Percentiles | Frequencies) for stat, _ in self._stats):
             return True
-        return any(parent._has_histogram() for parent in self._parents)
+        return any(parent._has_histogram() for parent in self.parents)
 
     def _clear(self) -> None:
         self._count = 0
@@ -228,5 +220,5 @@ class Sensor:
         if id(self) in seen:
             raise ValueError(f"sensor {self.name} is reachable twice: sensors and their parents must be a forest")
         seen[id(self)] = None
-        for parent in self._parents:
+        for parent in self.parents:
             parent._check_forest(seen)

@@ -81,9 +81,10 @@ class NetworkClient:
             on_change=self._announce,
             on_unreachable=self.request_metadata_update,
         )
-        self._tasks = BackgroundTasks(self._failed)
+        self.background = BackgroundTasks(self._failed)
+        """The tasks of this client, for its owner's tasks that end with it."""
         self._connector = Connector(
-            self._brokers, world, self._tasks, check_usable=self.check_usable, on_lost=self._connection_lost
+            self._brokers, world, self.background, check_usable=self.check_usable, on_lost=self._connection_lost
         )
         self._coordinators = Coordinators(self._ask_for_coordinator, self._brokers, self.request_metadata_update)
         self.metadata.add_listener(self._call_metadata_hooks)
@@ -91,16 +92,11 @@ class NetworkClient:
         self._closed = False
         self._listeners: list[Callable[[], None]] = []
 
-    @property
-    def background(self) -> BackgroundTasks:
-        """The tasks of this client, for its owner's tasks that end with it."""
-        return self._tasks
-
     # ---------------------------------------------------------------- lifetime
 
     async def __aenter__(self) -> Self:
-        await self._tasks.open()
-        self._tasks.start(self._updater.run, name="kafka metadata")
+        await self.background.open()
+        self.background.start(self._updater.run, name="kafka metadata")
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -109,7 +105,7 @@ class NetworkClient:
             if channel.connection is not None:
                 channel.connection.close(errors.ClosedError("the client was closed"))
         self._updater.wake_waiters()
-        await self._tasks.close()
+        await self.background.close()
 
     def _failed(self, error: Exception) -> None:
         logger.error("Network client: a background task failed, and the client with it", exc_info=error)
@@ -139,7 +135,7 @@ class NetworkClient:
             if isinstance(self._failure, errors.AuthenticationError):
                 raise errors.raisable_copy(self._failure)
             raise errors.KafkaError(f"the network client failed: {self._failure!r}") from self._failure
-        if self._closed or not self._tasks.is_open:
+        if self._closed or not self.background.is_open:
             require_trio("The client")
             raise errors.ClosedError("the client is not open: use it inside its async with block")
 

@@ -15,7 +15,8 @@ class ReceivePool:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._kept_bytes = 0
+        self.kept_bytes = 0
+        """Total size of the pool's buffers in bytes, in use or not."""
         self._kept: dict[int, list[bytearray]] = {}
 
     def take(self, size: int) -> memoryview:
@@ -27,28 +28,23 @@ class ReceivePool:
                 # Move it to the end: the next search starts with the least recently used buffers.
                 kept.append(kept.pop(position))
                 return memoryview(buffer)[:size]
-        if self._kept_bytes + rounded > self._max_bytes:
+        if self.kept_bytes + rounded > self._max_bytes:
             self._drop_unused(rounded)
-        if self._kept_bytes + rounded > self._max_bytes:
+        if self.kept_bytes + rounded > self._max_bytes:
             return memoryview(bytearray(size))
         buffer = bytearray(rounded + 1)
-        self._kept_bytes += rounded
+        self.kept_bytes += rounded
         kept.append(buffer)
         return memoryview(buffer)[:size]
-
-    @property
-    def kept_bytes(self) -> int:
-        """Total size of the pool's buffers in bytes, in use or not."""
-        return self._kept_bytes
 
     def _drop_unused(self, wanted: int) -> None:
         for rounded, kept in self._kept.items():
             for buffer in list(kept):
-                if self._kept_bytes + wanted <= self._max_bytes:
+                if self.kept_bytes + wanted <= self._max_bytes:
                     return
                 if _has_no_views(buffer):
                     kept[:] = [other for other in kept if other is not buffer]
-                    self._kept_bytes -= rounded
+                    self.kept_bytes -= rounded
 
 
 def _has_no_views(buffer: bytearray) -> bool:

@@ -41,12 +41,8 @@ class LocalMachine:
 
     def __init__(self, nursery: trio.Nursery, world: FaultyWorld) -> None:
         self._nursery = nursery
-        self._world = world
-
-    @property
-    def world(self) -> FaultyWorld:
+        self.world = world
         """See `Machine`."""
-        return self._world
 
     async def run(self, process: Callable[[], Awaitable[None]]) -> None:
         """See `Machine`."""

@@ -58,7 +58,8 @@ class SimulatedWorld(World):
         self.storage = GuardedStorage(disk, check=self.check_alive)
         self._network = network
         self._started = started
-        self._halted = False
+        self.is_halted = False
+        """Whether the process is dead."""
         self._resumed = trio.Event()
         self._resumed.set()
 
@@ -108,7 +109,7 @@ class SimulatedWorld(World):
 
     def halt(self) -> None:
         """End the process: further operations of its tasks fail and reach neither network nor disk."""
-        self._halted = True
+        self.is_halted = True
         self._resumed.set()
 
     def pause(self) -> None:
@@ -120,14 +121,9 @@ class SimulatedWorld(World):
         """Resume a paused process."""
         self._resumed.set()
 
-    @property
-    def is_halted(self) -> bool:
-        """Whether the process is dead."""
-        return self._halted
-
     def check_alive(self) -> None:
         """Raise `OSError` when the process is dead."""
-        if self._halted:
+        if self.is_halted:
             raise OSError(errno.ESHUTDOWN, f"the simulated process on {self.node} is dead")
 
     async def _pass(self) -> None:
@@ -141,7 +137,7 @@ class SimulatedWorld(World):
 
     async def pass_door(self) -> None:
         """Wait while the process is paused; raise when it is dead."""
-        if not self._resumed.is_set() or self._halted:
+        if not self._resumed.is_set() or self.is_halted:
             await self._pass()
 
 

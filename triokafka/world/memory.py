@@ -204,7 +204,8 @@ class MemoryStorage(Storage):
         self.before_operation: Callable[[str, str, int], None] | None = None
         self.wall_ms: Callable[[], int] = wall_ms
         self._root = _DirectoryNode()
-        self._used = 0
+        self.used = 0
+        """Bytes in all files."""
         self._locks: set[str] = set()
 
     # -- faults and crashes
@@ -228,18 +229,13 @@ class MemoryStorage(Storage):
         self.faults.append(fault)
         return lambda: self.faults.remove(fault) if fault in self.faults else None
 
-    @property
-    def used(self) -> int:
-        """Bytes in all files."""
-        return self._used
-
     def room(self) -> int | None:
         """Bytes left, None when there is no limit."""
-        return None if self.capacity is None else max(0, self.capacity - self._used)
+        return None if self.capacity is None else max(0, self.capacity - self.used)
 
     def grew(self, size: int) -> None:
         """Account for ``size`` more (or fewer) bytes in files."""
-        self._used += size
+        self.used += size
 
     def kill(self) -> None:
         """Simulate the death of the process: open files are dead, locks are free, all written data stays."""
@@ -258,7 +254,7 @@ class MemoryStorage(Storage):
         if not self.crashable:
             raise IllegalStateError("this storage has crashable=False, so it does not know which changes were synced")
         self.kill()
-        self._used = self._crash(self._root, random if tear else None)
+        self.used = self._crash(self._root, random if tear else None)
 
     def _crash(self, node: _Node, random: Random | None) -> int:
         """Return the number of bytes left in files."""
@@ -341,7 +337,7 @@ class MemoryStorage(Storage):
             destination.history.change({target_name: node}, tracked=self.crashable)
             self._directory(source_parent).history.change({source_name: None}, tracked=self.crashable)
         if replaced is not None:
-            self._used -= _tree_size(replaced)
+            self.used -= _tree_size(replaced)
 
     def remove(self, path: str) -> None:
         self._before("remove", path)
@@ -352,7 +348,7 @@ class MemoryStorage(Storage):
             raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         parent, name = _parent_and_name(path)
         self._directory(parent).history.change({name: None}, tracked=self.crashable)
-        self._used -= len(node.data)
+        self.used -= len(node.data)
 
     def remove_tree(self, path: str) -> None:
         self._before("remove", path)
@@ -360,7 +356,7 @@ class MemoryStorage(Storage):
         if node is not None and _split(path):
             parent, name = _parent_and_name(path)
             self._directory(parent).history.change({name: None}, tracked=self.crashable)
-            self._used -= _tree_size(node)
+            self.used -= _tree_size(node)
 
     def modified_ms(self, path: str) -> int:
         self._before("size", path)

@@ -59,24 +59,16 @@ class TlsStream(ForwardingStream):
         self._incoming = ssl.MemoryBIO()
         self._incoming.write(received)
         self._outgoing = ssl.MemoryBIO()
-        self._tls = context.wrap_bio(
+        self.tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_side, server_hostname=server_name or None
         )
+        """The state of the TLS connection: certificates, cipher, version."""
         self._received = memoryview(bytearray(_FIRST_RECEIVE_BYTES))
         self._sending = trio.Lock()
         self._unsent: Buffer = b""
         self._ahead = 0  # plain bytes that are encrypted already, and that the caller will pass again
-        self._heard = False
-
-    @property
-    def tls(self) -> ssl.SSLObject:
-        """The state of the TLS connection: certificates, cipher, version."""
-        return self._tls
-
-    @property
-    def heard(self) -> bool:
+        self.heard = False
         """Whether the peer has sent any byte."""
-        return self._heard
 
     async def handshake(self) -> None:
         """Do the handshake. The caller bounds the time.
@@ -88,7 +80,7 @@ class TlsStream(ForwardingStream):
         """
         while True:
             try:
-                self._tls.do_handshake()
+                self.tls.do_handshake()
             except ssl.SSLWantReadError:
                 await self._flush()
                 if not await self._fill():
@@ -175,7 +167,7 @@ class TlsStream(ForwardingStream):
     def _encrypt(self, plain: Buffer) -> None:
         if len(plain):
             try:
-                self._tls.write(plain)
+                self.tls.write(plain)
             except ssl.SSLZeroReturnError as error:
                 raise BrokenPipeError("the peer has closed the TLS connection") from error
 
@@ -204,7 +196,7 @@ class TlsStream(ForwardingStream):
             try:
                 # One read returns at most one record; the loop fills the buffer with those that are here.
                 while got < len(buffer):
-                    read = self._tls.read(len(buffer) - got, buffer[got:] if got else buffer)
+                    read = self.tls.read(len(buffer) - got, buffer[got:] if got else buffer)
                     if not read:
                         return got
                     got += int(read)
@@ -239,7 +231,7 @@ class TlsStream(ForwardingStream):
         self.waits = self.inner.waits
         if not got:
             return False
-        self._heard = True
+        self.heard = True
         self._incoming.write(received[:got])
         if got == len(received) < _RECEIVE_BYTES:
             self._received = memoryview(bytearray(4 * got))

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import trio
 
-from triokafka import (
-    Producer,  # now, not in the running loop: it takes a tenth of a second
-    errors,
-)
+# Producer is imported now, not in the running loop: it takes a tenth of a second.
+from triokafka import Producer, errors
 from triokafka.asyncio.bridge import Bridge, Opening, usable_error
 from triokafka.asyncio.errors import ProducerClosed
 from triokafka.asyncio.producer.outcomes import settle_part

@@ -12,7 +12,7 @@ from triokafka.blocking.enums import OffsetSpec, OffsetTimestamp
 from triokafka.client.admin import GroupDescription, MemberDescription
 from triokafka.client.admin import MemberToRemove as SdkMember
 from triokafka.errors import KafkaError
-from triokafka.structs import OffsetAndMetadata, TopicPartition
+from triokafka.structs import OffsetAndMetadata, TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -290,7 +290,4 @@ def _member(member: MemberDescription) -> dict[str, Any]:
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return [{"topic": topic, "partitions": numbers} for topic, numbers in topics.items()]
+    return [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic(partitions).items()]

@@ -31,14 +31,7 @@ from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage, is_reserved_directory
 from triokafka.broker_stub.metadata.snapshots import registration_record
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import (
-    BrokerRegistrationChangeRecord,
-    ControllerEndpoint,
-    ControllerFeature,
-    PartitionChangeRecord,
-    RegisterControllerRecord,
-    UnregisterBrokerRecord,
-)
+from triokafka.protocol.stored import cluster_metadata as stored
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -109,7 +102,7 @@ class ClusterControl:
 
     def _moves_of_former(
         self, image: MetadataImage, registration: BrokerRegistration, former: BrokerImage | None
-    ) -> Iterator[PartitionChangeRecord]:
+    ) -> Iterator[stored.PartitionChangeRecord]:
         """Yield the changes after the end of the former process of a broker.
 
         The partitions get other leaders, or none until the new process is unfenced. Either way their leader epochs are
@@ -130,16 +123,16 @@ class ClusterControl:
             raise errors.UnsupportedVersionError(
                 "The current MetadataVersion is too old to support controller registrations."
             )
-        record = RegisterControllerRecord(
+        record = stored.RegisterControllerRecord(
             controller_id=registration.controller_id,
             incarnation_id=registration.incarnation_id,
             zk_migration_ready=False,
             end_points=[
-                ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                stored.ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
                 for e in registration.endpoints
             ],
             features=[
-                ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                stored.ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in registration.features.items()
             ],
         )
@@ -157,7 +150,7 @@ class ClusterControl:
         if broker is None:
             raise errors.BrokerIdNotRegisteredError(f"Broker ID {request.broker_id} is not currently registered")
         self.sessions.remove(broker.broker_id)
-        gone = UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+        gone = stored.UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
         return Outcome([*self._moves(image, broker.broker_id), gone], UnregisterBrokerResponse(error_message=None))
 
     # Heartbeats
@@ -184,7 +177,7 @@ class ClusterControl:
             and set(cordoned) != set(broker.cordoned_directories or ())
         ):
             before.append(
-                BrokerRegistrationChangeRecord(
+                stored.BrokerRegistrationChangeRecord(
                     broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, cordoned_log_dirs=list(cordoned)
                 )
             )
@@ -237,7 +230,7 @@ class ClusterControl:
             return
         for directory in lost:
             yield from elections.directory_lost(image, broker.broker_id, directory, self._config_of(image))
-        yield BrokerRegistrationChangeRecord(
+        yield stored.BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id,
             broker_epoch=broker.broker_epoch,
             log_dirs=[directory for directory in broker.directories if directory not in lost],
@@ -254,7 +247,7 @@ class ClusterControl:
         changes = elections.broker_unfenced(image, broker.broker_id, self._config_of(image))
         return [_registration_change(broker, _UNFENCE), *changes]
 
-    def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[PartitionChangeRecord]:
+    def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[stored.PartitionChangeRecord]:
         return elections.broker_fenced(image, broker_id, self._config_of(image))
 
     def _config_of(self, image: MetadataImage) -> TopicConfig:
@@ -344,5 +337,7 @@ def _after(image: MetadataImage, records: Sequence[Struct]) -> MetadataImage:
     return delta.image(image.offset + len(records), image.epoch)
 
 
-def _registration_change(broker: BrokerImage, fenced: int) -> BrokerRegistrationChangeRecord:
-    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=fenced)
+def _registration_change(broker: BrokerImage, fenced: int) -> stored.BrokerRegistrationChangeRecord:
+    return stored.BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=fenced
+    )

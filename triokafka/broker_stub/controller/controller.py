@@ -155,7 +155,7 @@ class Controller:
         raft = metadata.raft
 
         def log(listener: MetadataLogListener) -> RaftClient:
-            metadata.lead_with(listener)
+            metadata.controller = listener
             return raft
 
         self.metadata.publisher.subscribe(self.elections.metadata_changed)

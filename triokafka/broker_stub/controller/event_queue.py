@@ -59,12 +59,8 @@ class Operation(Generic[T]):
         self.abandoned = False
         self._done = trio.Event()
         self._response: list[T] = []
-        self._error: Exception | None = None
-
-    @property
-    def error(self) -> Exception | None:
+        self.error: Exception | None = None
         """The error with which the operation has failed, None if it has not."""
-        return self._error
 
     def succeed(self, response: T) -> None:
         """Complete the operation: its change is committed and published."""
@@ -73,7 +69,7 @@ class Operation(Generic[T]):
 
     def fail(self, error: Exception) -> None:
         """Complete the operation with an error."""
-        self._error = error
+        self.error = error
         self._done.set()
 
     async def result(self) -> T:
@@ -85,8 +81,8 @@ class Operation(Generic[T]):
         except BaseException:
             self.abandoned = True
             raise
-        if self._error is not None:
-            error, self._error = self._error, None
+        if self.error is not None:
+            error, self.error = self.error, None
             try:
                 raise error
             finally:

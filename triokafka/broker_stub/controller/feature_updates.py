@@ -25,14 +25,7 @@ from triokafka.errors import BrokerResponseError, InvalidRequestError, InvalidUp
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    ConfigRecord,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    NoOpRecord,
-)
+from triokafka.protocol.stored import cluster_metadata as stored
 
 if TYPE_CHECKING:
     from triokafka.protocol.api.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -46,7 +39,7 @@ def initial_records(min_insync_replicas: str = "1") -> list[Struct]:
     """Return the first records of a new metadata log: the feature levels, and the records for eligible leader
     replicas.
     """
-    levels = [FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
+    levels = [stored.FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
     return [*levels, _cluster_min_insync_replicas(min_insync_replicas)]
 
 
@@ -63,19 +56,21 @@ def activation_records(
     the cluster's first records, in one transaction (KIP-868): those of ``bootstrap.checkpoint``, or else
     `initial_records`.
     """
-    records: list[Struct] = [AbortTransactionRecord(reason="the controller has changed")] if in_transaction else []
+    records: list[Struct] = (
+        [stored.AbortTransactionRecord(reason="the controller has changed")] if in_transaction else []
+    )
     if image.features:
         return records
     first = list(bootstrap_records) or initial_records(min_insync_replicas)
-    levels = {record.name: record.feature_level for record in first if isinstance(record, FeatureLevelRecord)}
-    has_value = any(isinstance(record, ConfigRecord) and record.name == MIN_INSYNC_REPLICAS for record in first)
+    levels = {record.name: record.feature_level for record in first if isinstance(record, stored.FeatureLevelRecord)}
+    has_value = any(isinstance(record, stored.ConfigRecord) and record.name == MIN_INSYNC_REPLICAS for record in first)
     if levels.get(ELIGIBLE_LEADER_REPLICAS) and not has_value:
         first.append(_cluster_min_insync_replicas(min_insync_replicas))
-    return [*records, BeginTransactionRecord(name="Bootstrap records"), *first, EndTransactionRecord()]
+    return [*records, stored.BeginTransactionRecord(name="Bootstrap records"), *first, stored.EndTransactionRecord()]
 
 
-def _cluster_min_insync_replicas(value: str) -> ConfigRecord:
-    return ConfigRecord(
+def _cluster_min_insync_replicas(value: str) -> stored.ConfigRecord:
+    return stored.ConfigRecord(
         resource_type=ConfigResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS, value=value
     )
 
@@ -87,7 +82,9 @@ def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: s
         records.append(_cluster_min_insync_replicas(min_insync_replicas))
     for (kind, name), configs in image.configs.items():
         if kind == ConfigResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
-            records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None))
+            records.append(
+                stored.ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC_REPLICAS, value=None)
+            )
     return records
 
 
@@ -136,7 +133,7 @@ def update_features(
                 if name == KRAFT_VERSION:
                     if level > current:
                         _upgrade_kraft_version(level, request.validate_only, upgrade_kraft_version)
-                        records.append(NoOpRecord())
+                        records.append(stored.NoOpRecord())
                     continue
                 _check_dependencies(name, level, proposed)
             except BrokerResponseError as error:
@@ -144,7 +141,7 @@ def update_features(
                     f"The update failed for all features since the following feature had an error: {error}"
                 ) from None
             if level != current:
-                records.append(FeatureLevelRecord(name=name, feature_level=level))
+                records.append(stored.FeatureLevelRecord(name=name, feature_level=level))
                 if name == ELIGIBLE_LEADER_REPLICAS and level:
                     records += _eligible_leader_replicas_begin(image, min_insync_replicas)
     except BrokerResponseError as error:

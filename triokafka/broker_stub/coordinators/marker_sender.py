@@ -20,7 +20,7 @@ from triokafka.protocol.api.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, by_topic
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -110,16 +110,14 @@ def _marker(completion: Completion) -> TransactionMarker:
 def _message(request: MarkerRequest) -> WriteTxnMarkersRequest:
     markers = []
     for completion, partitions in request.markers:
-        topics: dict[str, list[int]] = {}
-        for topic, number in partitions:
-            topics.setdefault(topic, []).append(number)
         markers.append(
             WritableTxnMarker(
                 producer_id=completion.producer_id,
                 producer_epoch=completion.producer_epoch,
                 transaction_result=completion.commits,
                 topics=[
-                    WritableTxnMarkerTopic(name=topic, partition_indexes=numbers) for topic, numbers in topics.items()
+                    WritableTxnMarkerTopic(name=topic, partition_indexes=numbers)
+                    for topic, numbers in by_topic(partitions).items()
                 ],
                 coordinator_epoch=completion.coordinator_epoch,
                 transaction_version=completion.version,

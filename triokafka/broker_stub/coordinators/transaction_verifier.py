@@ -19,7 +19,7 @@ from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.metrics.durations import Durations
 from triokafka.named_tuple import NamedTuple
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, by_topic
 from triokafka.topic_names import TRANSACTION_STATE_TOPIC
 from triokafka.world import World
 
@@ -199,15 +199,14 @@ class TransactionVerifier:
             AddPartitionsToTxnTransaction,
         )
 
-        topics: dict[str, list[int]] = {}
-        for topic, number in asked:
-            topics.setdefault(topic, []).append(number)
         transaction = AddPartitionsToTxnTransaction(
             transactional_id=producer.transactional_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             verify_only=not producer.adds,
-            topics=[AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in topics.items()],
+            topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=numbers) for topic, numbers in by_topic(asked).items()
+            ],
         )
         request = AddPartitionsToTxnRequest(transactions=[transaction])
         response = await self._nodes.send(node_id, request, min_version=_FIRST_OF_BROKERS)

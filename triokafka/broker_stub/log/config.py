@@ -60,6 +60,24 @@ class LogConfig(NamedTuple):
         return "delete" in self.cleanup_policy
 
     @property
+    def codec(self) -> str | None:
+        """The topic's codec; None if batches keep the producer's."""
+        if self.compression_type == "producer":
+            return None
+        return "none" if self.compression_type == "uncompressed" else self.compression_type
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the topic's codec; None for its default."""
+        levels = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        level = levels.get(self.compression_type)
+        return None if level == -1 else level
+
+    @property
     def roll_after_ms(self) -> int:
         """The highest age of the active segment. Only sealed segments can be compacted within
         ``max.compaction.lag.ms``.

@@ -73,7 +73,8 @@ class LogManager:
         self.defaults = defaults or LogConfig()
         self.listener = listener
         self._broker_epoch = -1
-        self._directory_ids: frozenset[UUID] = frozenset()
+        self.directory_ids: frozenset[UUID] = frozenset()
+        """The ids of the usable data directories in ``meta.properties``."""
         self._world = world
         moves = PendingMoves()
         self._directories = registry = LogDirectories(
@@ -129,11 +130,6 @@ class LogManager:
     def cordoned(self) -> frozenset[str]:
         """The paths of the directories that get no new logs, without trailing slashes (KIP-1066)."""
         return self._directories.cordoned
-
-    @property
-    def directory_ids(self) -> frozenset[UUID]:
-        """The ids of the usable data directories in ``meta.properties``."""
-        return self._directory_ids
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -206,7 +202,7 @@ class LogManager:
             KafkaStorageError: no directory is usable. A single log that cannot be opened goes offline; `create` raises
                 the reason.
         """
-        self._directory_ids = frozenset(directory_ids)
+        self.directory_ids = frozenset(directory_ids)
         self._deletion.removed_topics = frozenset(removed_topics)
         await self._startup.load(partial(self._config_of, topic_configs), topic_id_of, is_replicated, log_opened)
 

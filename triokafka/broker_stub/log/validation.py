@@ -329,15 +329,9 @@ def _refusal(
     )
 
 
-def _target_codec(config: LogConfig) -> str | None:
-    if config.compression_type == "producer":
-        return None
-    return "none" if config.compression_type == "uncompressed" else config.compression_type
-
-
 def needs_conversion(codec: int, config: LogConfig) -> bool:
     """Whether records with this codec must be converted to the topic's codec."""
-    target = _target_codec(config)
+    target = config.codec
     return target is not None and codec != CODEC_IDS[target]
 
 
@@ -356,17 +350,11 @@ def _converted(
     raw = memoryview(data)[batch.position : batch.end]
     if not _needs_conversion(batch, config):
         return raw
-    levels = {
-        "gzip": config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }
-    target = _target_codec(config) or "none"
-    level = levels.get(target)
+    target = config.codec or "none"
     limit = max_decompressed if batch.codec else len(raw)
     records = decompressed_chunks(batch.codec, raw[HEADER_SIZE:], max_size=limit)
     most = config.max_message_bytes - HEADER_SIZE
-    packed = compress_chunks(target, records, None if level == -1 else level, most=most)
+    packed = compress_chunks(target, records, config.compression_level, most=most)
     if packed is None:
         raise errors.MessageSizeTooLargeError(
             f"{topic_partition}: a batch of {batch.size} bytes is above max.message.bytes={config.max_message_bytes}"

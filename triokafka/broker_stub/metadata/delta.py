@@ -27,24 +27,7 @@ from triokafka.broker_stub.metadata.image import (
 )
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.configuration import ConfigResourceType
-from triokafka.protocol.stored.cluster_metadata import (
-    AccessControlEntryRecord,
-    BrokerRegistrationChangeRecord,
-    ClearElrRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    FeatureLevelRecord,
-    FenceBrokerRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RegisterBrokerRecord,
-    RegisterControllerRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-    UnfenceBrokerRecord,
-    UnregisterBrokerRecord,
-)
+from triokafka.protocol.stored import cluster_metadata as stored
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 from triokafka.security.acl import AclBinding
 from triokafka.structs import TopicPartition
@@ -80,7 +63,7 @@ class MetadataDelta:
         self._deleted: dict[uuid.UUID, TopicImage] = {}
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
         self._brokers: dict[int, BrokerImage] | None = None
-        self._controllers: dict[int, RegisterControllerRecord] | None = None
+        self._controllers: dict[int, stored.RegisterControllerRecord] | None = None
         self._features: dict[str, int] | None = None
         self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
         self.changed_security: set[SecurityKey] = set()
@@ -130,7 +113,7 @@ class MetadataDelta:
             table = self._partitions[topic_id] = dict(topic.partitions)
         return table
 
-    def _replay_topic(self, record: TopicRecord) -> None:
+    def _replay_topic(self, record: stored.TopicRecord) -> None:
         topics = self._topic_tables()
         if record.name in topics:
             raise ValueError(f"a metadata record creates the topic {record.name!r}, which exists")
@@ -142,7 +125,7 @@ class MetadataDelta:
             key = topic_names.collision_key(record.name)
             self._colliding[key] = (*self._colliding.get(key, ()), record.name)
 
-    def _replay_remove_topic(self, record: RemoveTopicRecord) -> None:
+    def _replay_remove_topic(self, record: stored.RemoveTopicRecord) -> None:
         topics = self._topic_tables()
         topic = self._topics_by_id.pop(record.topic_id, None)
         if topic is None:
@@ -164,7 +147,7 @@ class MetadataDelta:
         if before is not None:
             self._deleted[record.topic_id] = before
 
-    def _replay_partition(self, record: PartitionRecord) -> None:
+    def _replay_partition(self, record: stored.PartitionRecord) -> None:
         self._partition_table(record.topic_id)[record.partition_id] = PartitionImage(
             partition=record.partition_id,
             replicas=tuple(record.replicas),
@@ -180,7 +163,7 @@ class MetadataDelta:
             last_known_elr=tuple(record.last_known_elr or ()),
         )
 
-    def _replay_partition_change(self, record: PartitionChangeRecord) -> None:
+    def _replay_partition_change(self, record: stored.PartitionChangeRecord) -> None:
         table = self._partition_table(record.topic_id)
         before = table.get(record.partition_id)
         if before is None:
@@ -189,14 +172,14 @@ class MetadataDelta:
             )
         table[record.partition_id] = before.after(record)
 
-    def _replay_clear_elr(self, record: ClearElrRecord) -> None:
+    def _replay_clear_elr(self, record: stored.ClearElrRecord) -> None:
         for topic in list(self._topic_tables().values()):
             if record.topic_name in ("", topic.name):
                 table = self._partition_table(topic.topic_id)
                 for number, partition in table.items():
                     if partition.eligible_leader_replicas or partition.last_known_elr:
                         # As any change of the partition, a new partition epoch.
-                        cleared = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                        cleared = stored.PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
                         table[number] = partition.after(cleared)
 
     def _config_table(self) -> dict[ConfigResource, Mapping[str, str]]:
@@ -204,7 +187,7 @@ class MetadataDelta:
             self._configs = dict(self.base.configs)
         return self._configs
 
-    def _replay_config(self, record: ConfigRecord) -> None:
+    def _replay_config(self, record: stored.ConfigRecord) -> None:
         configs = self._config_table()
         resource = (record.resource_type, record.resource_name)
         values = dict(configs.get(resource, EMPTY_CONFIGS))
@@ -223,7 +206,7 @@ class MetadataDelta:
             self._brokers = dict(self.base.brokers)
         return self._brokers
 
-    def _replay_register_broker(self, record: RegisterBrokerRecord) -> None:
+    def _replay_register_broker(self, record: stored.RegisterBrokerRecord) -> None:
         self._broker_table()[record.broker_id] = BrokerImage(
             broker_id=record.broker_id,
             broker_epoch=record.broker_epoch,
@@ -248,7 +231,7 @@ class MetadataDelta:
         brokers[broker_id] = before._replace(**changes)
         self.changed_brokers.add(broker_id)
 
-    def _replay_broker_change(self, record: BrokerRegistrationChangeRecord) -> None:
+    def _replay_broker_change(self, record: stored.BrokerRegistrationChangeRecord) -> None:
         changes: dict[str, Any] = {}
         if record.fenced:
             changes["fenced"] = record.fenced > 0
@@ -260,22 +243,22 @@ class MetadataDelta:
             changes["cordoned_directories"] = tuple(record.cordoned_log_dirs)
         self._change_broker(record.broker_id, record.broker_epoch, **changes)
 
-    def _replay_fence_broker(self, record: FenceBrokerRecord) -> None:
+    def _replay_fence_broker(self, record: stored.FenceBrokerRecord) -> None:
         self._change_broker(record.id, record.epoch, fenced=True)
 
-    def _replay_unfence_broker(self, record: UnfenceBrokerRecord) -> None:
+    def _replay_unfence_broker(self, record: stored.UnfenceBrokerRecord) -> None:
         self._change_broker(record.id, record.epoch, fenced=False)
 
-    def _replay_unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+    def _replay_unregister_broker(self, record: stored.UnregisterBrokerRecord) -> None:
         self._broker_table().pop(record.broker_id, None)
         self.changed_brokers.add(record.broker_id)
 
-    def _replay_register_controller(self, record: RegisterControllerRecord) -> None:
+    def _replay_register_controller(self, record: stored.RegisterControllerRecord) -> None:
         if self._controllers is None:
             self._controllers = dict(self.base.controllers)
         self._controllers[record.controller_id] = record
 
-    def _replay_feature_level(self, record: FeatureLevelRecord) -> None:
+    def _replay_feature_level(self, record: stored.FeatureLevelRecord) -> None:
         if self._features is None:
             self._features = dict(self.base.features)
         if record.feature_level == 0:
@@ -284,10 +267,10 @@ class MetadataDelta:
             self._features[record.name] = record.feature_level
         self.features_changed = True
 
-    def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
+    def _replay_producer_ids(self, record: stored.ProducerIdsRecord) -> None:
         self._producer_ids = record.next_producer_id
 
-    def _replay_client_quota(self, record: ClientQuotaRecord) -> None:
+    def _replay_client_quota(self, record: stored.ClientQuotaRecord) -> None:
         if self._client_quotas is None:
             self._client_quotas = dict(self.base.client_quotas)
         entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
@@ -316,14 +299,14 @@ class MetadataDelta:
         key = security_records.key_of(record)
         self._replay_security_removal(record)
         self._security_table()[key] = record
-        if isinstance(record, AccessControlEntryRecord):
+        if isinstance(record, stored.AccessControlEntryRecord):
             self._acl_table()[security_records.acl_of(record)] = record.id
 
     def _replay_security_removal(self, record: MetadataRecord) -> None:
         key = security_records.key_of(record)
         before = self._security_table().pop(key, None)
         self.changed_security.add(key)
-        if isinstance(before, AccessControlEntryRecord):
+        if isinstance(before, stored.AccessControlEntryRecord):
             acl = security_records.acl_of(before)
             if self._acl_table().get(acl) == before.id:
                 del self._acl_table()[acl]
@@ -401,21 +384,21 @@ class MetadataDelta:
 
 
 _REPLAY: Final[dict[type, Callable[[MetadataDelta, Any], None]]] = {
-    TopicRecord: MetadataDelta._replay_topic,
-    RemoveTopicRecord: MetadataDelta._replay_remove_topic,
-    PartitionRecord: MetadataDelta._replay_partition,
-    PartitionChangeRecord: MetadataDelta._replay_partition_change,
-    ClearElrRecord: MetadataDelta._replay_clear_elr,
-    ConfigRecord: MetadataDelta._replay_config,
-    RegisterBrokerRecord: MetadataDelta._replay_register_broker,
-    BrokerRegistrationChangeRecord: MetadataDelta._replay_broker_change,
-    FenceBrokerRecord: MetadataDelta._replay_fence_broker,
-    UnfenceBrokerRecord: MetadataDelta._replay_unfence_broker,
-    UnregisterBrokerRecord: MetadataDelta._replay_unregister_broker,
-    RegisterControllerRecord: MetadataDelta._replay_register_controller,
-    FeatureLevelRecord: MetadataDelta._replay_feature_level,
-    ProducerIdsRecord: MetadataDelta._replay_producer_ids,
-    ClientQuotaRecord: MetadataDelta._replay_client_quota,
+    stored.TopicRecord: MetadataDelta._replay_topic,
+    stored.RemoveTopicRecord: MetadataDelta._replay_remove_topic,
+    stored.PartitionRecord: MetadataDelta._replay_partition,
+    stored.PartitionChangeRecord: MetadataDelta._replay_partition_change,
+    stored.ClearElrRecord: MetadataDelta._replay_clear_elr,
+    stored.ConfigRecord: MetadataDelta._replay_config,
+    stored.RegisterBrokerRecord: MetadataDelta._replay_register_broker,
+    stored.BrokerRegistrationChangeRecord: MetadataDelta._replay_broker_change,
+    stored.FenceBrokerRecord: MetadataDelta._replay_fence_broker,
+    stored.UnfenceBrokerRecord: MetadataDelta._replay_unfence_broker,
+    stored.UnregisterBrokerRecord: MetadataDelta._replay_unregister_broker,
+    stored.RegisterControllerRecord: MetadataDelta._replay_register_controller,
+    stored.FeatureLevelRecord: MetadataDelta._replay_feature_level,
+    stored.ProducerIdsRecord: MetadataDelta._replay_producer_ids,
+    stored.ClientQuotaRecord: MetadataDelta._replay_client_quota,
     **dict.fromkeys(security_records.ADDED, MetadataDelta._replay_security),
     **dict.fromkeys(security_records.REMOVED, MetadataDelta._replay_security_removal),
 }

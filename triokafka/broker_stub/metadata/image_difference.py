@@ -10,14 +10,7 @@ from triokafka.broker_stub.metadata.security_records import removal_of
 from triokafka.broker_stub.metadata.snapshots import partition_record, quota_record, registration_record
 from triokafka.protocol.configuration import ConfigResourceType
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import (
-    ConfigRecord,
-    FeatureLevelRecord,
-    ProducerIdsRecord,
-    RemoveTopicRecord,
-    TopicRecord,
-    UnregisterBrokerRecord,
-)
+from triokafka.protocol.stored import cluster_metadata as stored
 
 K = TypeVar("K")
 
@@ -31,10 +24,10 @@ def difference_steps(before: MetadataImage, after: MetadataImage) -> Iterator[St
     for name in _keys_of(before.features, after.features):
         level = after.features.get(name, 0)
         if before.features.get(name, 0) != level:
-            yield FeatureLevelRecord(name=name, feature_level=level)
+            yield stored.FeatureLevelRecord(name=name, feature_level=level)
     for broker in before.brokers.values():
         if broker.broker_id not in after.brokers:
-            yield UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
+            yield stored.UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch)
     for broker in after.brokers.values():
         if before.brokers.get(broker.broker_id) != broker:
             yield registration_record(broker)
@@ -50,7 +43,7 @@ def difference_steps(before: MetadataImage, after: MetadataImage) -> Iterator[St
             if old.get(key) != new.get(key):
                 yield quota_record(entity, key, new.get(key))
     if before.producer_ids != after.producer_ids:
-        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=after.producer_ids)
+        yield stored.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=after.producer_ids)
     for entry in _keys_of(before.security_records, after.security_records):
         record = after.security_records.get(entry)
         if record is None:
@@ -61,11 +54,11 @@ def difference_steps(before: MetadataImage, after: MetadataImage) -> Iterator[St
 
 def _topics(before: MetadataImage, after: MetadataImage) -> Iterator[Struct | None]:
     for topic_id in before.topics_by_id:
-        yield None if topic_id in after.topics_by_id else RemoveTopicRecord(topic_id=topic_id)
+        yield None if topic_id in after.topics_by_id else stored.RemoveTopicRecord(topic_id=topic_id)
     for topic in after.topics.values():
         old = before.topics_by_id.get(topic.topic_id)
         if old is None:
-            yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+            yield stored.TopicRecord(name=topic.name, topic_id=topic.topic_id)
         known = {} if old is None else old.partitions
         for number, partition in topic.partitions.items():
             equal = known.get(number) == partition
@@ -82,7 +75,7 @@ def _configs(before: MetadataImage, after: MetadataImage) -> Iterator[Struct | N
             old = EMPTY_CONFIGS  # removed with the topic
         for name in _keys_of(old, new):
             if old.get(name) != new.get(name):
-                yield ConfigRecord(
+                yield stored.ConfigRecord(
                     resource_type=resource_type, resource_name=resource_name, name=name, value=new.get(name)
                 )
 

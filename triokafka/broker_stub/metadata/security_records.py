@@ -5,32 +5,29 @@ from __future__ import annotations
 import uuid
 
 from triokafka.broker_stub.metadata.image import SecurityKey
-from triokafka.protocol.stored.cluster_metadata import (
-    AccessControlEntryRecord,
-    DelegationTokenRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveDelegationTokenRecord,
-    RemoveUserScramCredentialRecord,
-    UserScramCredentialRecord,
-)
+from triokafka.protocol.stored import cluster_metadata as stored
 from triokafka.protocol.stored.metadata_record import MetadataRecord
 from triokafka.security.acl import AclBinding, AclOperation, AclPatternType, AclPermissionType, ResourceType
 from triokafka.security.scram_credentials import ScramCredential
 
-ADDED = (AccessControlEntryRecord, UserScramCredentialRecord, DelegationTokenRecord)
+ADDED = (stored.AccessControlEntryRecord, stored.UserScramCredentialRecord, stored.DelegationTokenRecord)
 """The records that set an entry."""
-REMOVED = (RemoveAccessControlEntryRecord, RemoveUserScramCredentialRecord, RemoveDelegationTokenRecord)
+REMOVED = (
+    stored.RemoveAccessControlEntryRecord,
+    stored.RemoveUserScramCredentialRecord,
+    stored.RemoveDelegationTokenRecord,
+)
 """The records that remove an entry."""
 
 
 def key_of(record: MetadataRecord) -> SecurityKey:
     """Return the key of the entry that a record sets or removes."""
     match record:
-        case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+        case stored.AccessControlEntryRecord() | stored.RemoveAccessControlEntryRecord():
             return "acl", str(record.id), 0
-        case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+        case stored.UserScramCredentialRecord() | stored.RemoveUserScramCredentialRecord():
             return "scram", record.name, record.mechanism
-        case DelegationTokenRecord() | RemoveDelegationTokenRecord():
+        case stored.DelegationTokenRecord() | stored.RemoveDelegationTokenRecord():
             return "token", record.token_id, 0
         case _:
             raise TypeError(f"{type(record).__name__} is not a security record")
@@ -41,14 +38,14 @@ def removal_of(key: SecurityKey) -> MetadataRecord:
     kind, name, number = key
     match kind:
         case "acl":
-            return RemoveAccessControlEntryRecord(id=uuid.UUID(name))
+            return stored.RemoveAccessControlEntryRecord(id=uuid.UUID(name))
         case "scram":
-            return RemoveUserScramCredentialRecord(name=name, mechanism=number)
+            return stored.RemoveUserScramCredentialRecord(name=name, mechanism=number)
         case _:
-            return RemoveDelegationTokenRecord(token_id=name)
+            return stored.RemoveDelegationTokenRecord(token_id=name)
 
 
-def acl_of(record: AccessControlEntryRecord) -> AclBinding:
+def acl_of(record: stored.AccessControlEntryRecord) -> AclBinding:
     """Return the ACL of a record."""
     return AclBinding(
         ResourceType(record.resource_type),
@@ -61,11 +58,11 @@ def acl_of(record: AccessControlEntryRecord) -> AclBinding:
     )
 
 
-def acl_record(acl_id: uuid.UUID, acl: AclBinding) -> AccessControlEntryRecord:
+def acl_record(acl_id: uuid.UUID, acl: AclBinding) -> stored.AccessControlEntryRecord:
     """Return the record that adds an ACL."""
-    return AccessControlEntryRecord(id=acl_id, **acl._asdict())
+    return stored.AccessControlEntryRecord(id=acl_id, **acl._asdict())
 
 
-def scram_credential_of(record: UserScramCredentialRecord) -> ScramCredential:
+def scram_credential_of(record: stored.UserScramCredentialRecord) -> ScramCredential:
     """Return the credential of a record."""
     return ScramCredential(bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations)

@@ -25,18 +25,7 @@ from triokafka.broker_stub.metadata.records import (
 from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Struct
-from triokafka.protocol.stored.cluster_metadata import (
-    BrokerEndpoint,
-    BrokerFeature,
-    ClientQuotaEntityData,
-    ClientQuotaRecord,
-    ConfigRecord,
-    FeatureLevelRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
+from triokafka.protocol.stored import cluster_metadata as stored
 from triokafka.records import iter_batches
 from triokafka.structs import Buffer
 from triokafka.world import Storage
@@ -82,13 +71,14 @@ class SnapshotSchedule:
     def __init__(self, max_bytes: int, max_interval_ms: int, *, now: float = 0.0) -> None:
         self._max_bytes = max_bytes
         self._max_interval = max_interval_ms / 1000
-        self._bytes = 0
+        self.bytes = 0
+        """Bytes written since the last snapshot."""
         self._since = now
 
     def appended(self, size: int) -> bool:
         """Count ``size`` bytes written to the log; return whether they make a snapshot due."""
-        self._bytes += size
-        return self._bytes >= self._max_bytes
+        self.bytes += size
+        return self.bytes >= self._max_bytes
 
     def due_in(self, now: float) -> float:
         """Return the seconds until a snapshot is due by time; infinite without an interval."""
@@ -98,17 +88,12 @@ class SnapshotSchedule:
 
     def due(self, now: float) -> bool:
         """Whether a snapshot is due; never if the log is unchanged since the last one."""
-        return self._bytes > 0 and (self._bytes >= self._max_bytes or self.due_in(now) == 0)
+        return self.bytes > 0 and (self.bytes >= self._max_bytes or self.due_in(now) == 0)
 
     def taken(self, size: int, now: float) -> None:
         """Record that a snapshot covers all but the last ``size`` bytes, or that none was necessary."""
-        self._bytes = size
+        self.bytes = size
         self._since = now
-
-    @property
-    def bytes(self) -> int:
-        """Bytes written since the last snapshot."""
-        return self._bytes
 
 
 # An image as records
@@ -117,37 +102,37 @@ class SnapshotSchedule:
 def image_records(image: MetadataImage) -> Iterator[Struct]:
     """Yield the records that build this image from an empty one, in Kafka's order."""
     for name, level in image.features.items():
-        yield FeatureLevelRecord(name=name, feature_level=level)
+        yield stored.FeatureLevelRecord(name=name, feature_level=level)
     for broker in image.brokers.values():
         yield registration_record(broker)
     yield from image.controllers.values()
     for topic in image.topics.values():
-        yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        yield stored.TopicRecord(name=topic.name, topic_id=topic.topic_id)
         for partition in topic.partitions.values():
             yield partition_record(topic.topic_id, partition)
     for (resource_type, resource_name), values in image.configs.items():
         for name, value in values.items():
-            yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+            yield stored.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
     for entity, quotas in image.client_quotas.items():
         for key, quota in quotas.items():
             yield quota_record(entity, key, quota)
     if image.producer_ids:
-        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids)
+        yield stored.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.producer_ids)
     yield from image.security_records.values()
 
 
-def registration_record(broker: BrokerImage) -> RegisterBrokerRecord:
+def registration_record(broker: BrokerImage) -> stored.RegisterBrokerRecord:
     """Return the record that registers a broker in its present state."""
-    return RegisterBrokerRecord(
+    return stored.RegisterBrokerRecord(
         broker_id=broker.broker_id,
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.broker_epoch,
         end_points=[
-            BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            stored.BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
             for e in broker.endpoints
         ],
         features=[
-            BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            stored.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in broker.features.items()
         ],
         rack=broker.rack,
@@ -158,9 +143,9 @@ def registration_record(broker: BrokerImage) -> RegisterBrokerRecord:
     )
 
 
-def partition_record(topic_id: uuid.UUID, partition: PartitionImage) -> PartitionRecord:
+def partition_record(topic_id: uuid.UUID, partition: PartitionImage) -> stored.PartitionRecord:
     """Return the record that creates a partition in its present state."""
-    return PartitionRecord(
+    return stored.PartitionRecord(
         partition_id=partition.partition,
         topic_id=topic_id,
         replicas=list(partition.replicas),
@@ -177,10 +162,10 @@ def partition_record(topic_id: uuid.UUID, partition: PartitionImage) -> Partitio
     )
 
 
-def quota_record(entity: QuotaEntity, key: str, value: float | None) -> ClientQuotaRecord:
+def quota_record(entity: QuotaEntity, key: str, value: float | None) -> stored.ClientQuotaRecord:
     """Return the record that sets one quota; without a value, the one that removes it."""
-    return ClientQuotaRecord(
-        entity=[ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
+    return stored.ClientQuotaRecord(
+        entity=[stored.ClientQuotaEntityData(entity_type=kind, entity_name=name) for kind, name in entity],
         key=key,
         value=0.0 if value is None else value,
         remove=value is None,

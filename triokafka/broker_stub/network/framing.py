@@ -49,13 +49,9 @@ class FrameBuffers:
     def __init__(self, limit: int = 8_388_608) -> None:
         self._limit = limit
         self._largest = 1 << limit.bit_length() >> 1  # the largest power of two within the limit
-        self._kept = 0
-        self._free: dict[int, list[bytearray]] = {}  # by size, a power of two
-
-    @property
-    def kept(self) -> int:
+        self.kept = 0
         """Bytes of free buffers in the pool."""
-        return self._kept
+        self._free: dict[int, list[bytearray]] = {}  # by size, a power of two
 
     @classmethod
     def room_for(cls, size: int) -> int:
@@ -72,20 +68,20 @@ class FrameBuffers:
         free = self._free.get(room)
         if not free:
             return None
-        self._kept -= room
+        self.kept -= room
         return free.pop()
 
     def give_back(self, buffer: bytearray) -> None:
         """Return a buffer to the pool, unless a view of it exists or the pool is full."""
         room = len(buffer)
-        if room & (room - 1) or not self.SMALLEST <= room <= self._limit - self._kept:
+        if room & (room - 1) or not self.SMALLEST <= room <= self._limit - self.kept:
             return
         try:
             buffer.pop()  # raises BufferError while a view exists
         except BufferError:
             return
         buffer.append(0)
-        self._kept += room
+        self.kept += room
         self._free.setdefault(room, []).append(buffer)
 
 

@@ -148,7 +148,8 @@ class ConnectionProcessor:
         self._stream = stream
         self._shared = shared
         self._session: SaslSession | None = None
-        self._closing = False
+        self.closing = False
+        """Whether the connection is about to close."""
         self._working = False
         self._pending: deque[Answer] = deque()
         self._sender: trio.CancelScope | None = None
@@ -157,21 +158,16 @@ class ConnectionProcessor:
         self._reason: str | None = None
         self._has_wide_buffer = not shared.follower_send_buffer_bytes
 
-    @property
-    def closing(self) -> bool:
-        """Whether the connection is about to close."""
-        return self._closing
-
     def close(self, reason: str) -> None:
         """Close the connection immediately; ``reason`` goes to the log."""
-        self._closing = True
+        self.closing = True
         if self._reason is None:
             self._reason = reason
         self._stream.close()
 
     def finish(self) -> None:
         """Close the connection after the request in progress, or immediately if there is none."""
-        self._closing = True
+        self.closing = True
         if self._reason is None:
             self._reason = "the broker stops"
         if self.idle_since != BUSY and not self._working and not self._pending:
@@ -221,7 +217,7 @@ class ConnectionProcessor:
             await self._delay_refusal()
             raise
         self._stream, self.principal, self._session = known
-        if self._closing:
+        if self.closing:
             self._stream.close()
 
     async def _delay_refusal(self) -> None:
@@ -262,7 +258,7 @@ class ConnectionProcessor:
         peer = stream.peer_address
         turns = taken = waits = 0
         began_at = done_at = 0.0
-        while not self._closing:
+        while not self.closing:
             size = await reader.read_size()
             if size is None:
                 return
@@ -396,7 +392,7 @@ class ConnectionProcessor:
         finally:
             self._sender = None
             self._wake()
-        if self._closing and not self._working:
+        if self.closing and not self._working:
             self._stream.close()
 
     def _wake(self) -> None:

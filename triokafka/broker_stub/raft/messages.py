@@ -6,7 +6,7 @@ Readers return None when a message is not about exactly this partition.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from triokafka import topic_names
@@ -40,26 +40,10 @@ Requested = TypeVar("Requested", bound="_Partition")
 E = TypeVar("E")
 
 
-class ListenerAddress(Protocol):
-    """The address of a node under one listener in a request."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
-
-
-class NodeAddress(Protocol):
-    """The address of a node in a response."""
-
-    @property
-    def node_id(self) -> int: ...
-    @property
-    def host(self) -> str: ...
-    @property
-    def port(self) -> int: ...
+ListenerAddress: TypeAlias = LeaderEndpoint | add_raft_voter.Listener | update_raft_voter.Listener
+"""The address of a node under one listener in a request."""
+NodeAddress: TypeAlias = NodeEndpoint | fetch.NodeEndpoint
+"""The address of a node in a response."""
 
 
 class _Topic(Protocol[P_co]):

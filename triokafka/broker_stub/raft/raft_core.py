@@ -87,7 +87,8 @@ class RaftCore:
         )
         self._parts = RaftParts(self.quorum, self._append_voters, self._append_version, self._give_up_from)
         self._due_work = DueWork(self.quorum, self._parts)
-        self._halted = False
+        self.halted = False
+        """Whether the node takes no part in the quorum until its next start."""
         self.disk_refuses = False
         """Whether the last records or snapshots from another node could not be written, as on a full disk."""
         self.refusal: KafkaStorageError | None = None
@@ -129,7 +130,7 @@ class RaftCore:
         """Do the due work; return the time of the next call at the latest."""
         quorum = self.quorum
         fetch_server = self._parts.used_fetch_server
-        if self._halted:
+        if self.halted:
             if fetch_server is not None:
                 fetch_server.poll(now)
             return math.inf
@@ -163,7 +164,7 @@ class RaftCore:
     def receive(self, send: Send, response: object, now: float) -> None:
         """Take the response to a request; late responses are ignored."""
         peers, node = self.quorum.peers, send.node
-        if self._halted or not peers.is_expected(node.node_id, send.request_id):
+        if self.halted or not peers.is_expected(node.node_id, send.request_id):
             return
         success, pause = False, 0.0
         try:
@@ -215,7 +216,7 @@ class RaftCore:
     def request_failed(self, send: Send, error: KafkaError, now: float) -> None:
         """Record that a request got no response."""
         peers, node = self.quorum.peers, send.node
-        if self._halted or not peers.is_expected(node.node_id, send.request_id):
+        if self.halted or not peers.is_expected(node.node_id, send.request_id):
             return
         from triokafka.protocol.api.api_versions import ApiVersionsRequest
         from triokafka.protocol.api.vote import VoteRequest
@@ -292,7 +293,7 @@ class RaftCore:
                 the only voter and may try again, as on a full disk.
         """
         leader = self.quorum.state
-        if not isinstance(leader, Leader) or leader.epoch != epoch or self._halted or leader.resign_requested:
+        if not isinstance(leader, Leader) or leader.epoch != epoch or self.halted or leader.resign_requested:
             raise NotControllerError(f"this node does not lead the metadata log in epoch {epoch}")
         base_offset = self.log.end_offset
         try:
@@ -379,12 +380,7 @@ class RaftCore:
 
     def halt(self) -> None:
         """Take no further part in the quorum: the content of the disk is unknown."""
-        self._halted = True
-
-    @property
-    def halted(self) -> bool:
-        """Whether the node takes no part in the quorum until its next start."""
-        return self._halted
+        self.halted = True
 
     def snapshot_finished(self, writer: SnapshotWriter, now: float) -> None:
         """See `QuorumFetcher.snapshot_finished`."""
@@ -411,7 +407,7 @@ class RaftCore:
         """Whether a node that leaves may stop now: it is not needed to find the next leader."""
         quorum = self.quorum
         return (
-            self._halted
+            self.halted
             or not quorum.is_voter
             or quorum.voters.is_only_voter(self.config.key)
             or (quorum.leader.leader_id is not None and not isinstance(quorum.state, (Leader, Resigned)))

@@ -26,26 +26,18 @@ class SnapshotFileWriter:
     ) -> None:
         self._storage = storage
         self._directory = directory
-        self._snapshot_id = snapshot_id
+        self.snapshot_id = snapshot_id
+        """The id that the snapshot will have."""
         self._finished = finished
         self._path = os.path.join(directory, snapshot_id.file_name)
-        self._size = 0
+        self.size = 0
+        """Bytes appended so far."""
         self._file: File | None = None
         try:
             self._file = storage.open(self._path + UNFINISHED_SUFFIX, create=True)
             self._file.truncate(0)
         except OSError as error:
             raise self._failed(error) from error
-
-    @property
-    def snapshot_id(self) -> SnapshotId:
-        """The id that the snapshot will have."""
-        return self._snapshot_id
-
-    @property
-    def size(self) -> int:
-        """Bytes appended so far."""
-        return self._size
 
     def append(self, data: Buffer) -> None:
         """Append a part of the snapshot. Raises `KafkaStorageError`; the snapshot is abandoned then."""
@@ -54,8 +46,8 @@ class SnapshotFileWriter:
         view = memoryview(data)
         try:
             while view:
-                written = self._file.write_at(self._size, view)
-                self._size += written
+                written = self._file.write_at(self.size, view)
+                self.size += written
                 view = view[written:]
         except OSError as error:
             raise self._failed(error) from error
@@ -69,7 +61,7 @@ class SnapshotFileWriter:
         if self._file is None:
             raise self._failed(None)
         try:
-            check_snapshot(self._storage.read_file(self._path + UNFINISHED_SUFFIX), self._snapshot_id)
+            check_snapshot(self._storage.read_file(self._path + UNFINISHED_SUFFIX), self.snapshot_id)
         except OSError as error:
             raise self._failed(error) from error
         except (ValueError, CorruptRecordError) as error:
@@ -91,7 +83,7 @@ class SnapshotFileWriter:
             self._storage.sync_dir(self._directory)
         except OSError as error:
             raise self._failed(error) from error
-        self._finished(self._snapshot_id)
+        self._finished(self.snapshot_id)
 
     def abandon(self) -> None:
         """Delete the written part. Does nothing after `finish`, or after a failure."""

@@ -21,7 +21,8 @@ class HandlerSlots:
     """
 
     def __init__(self, slots: int, *, max_queued: int = 500) -> None:
-        self._slots = slots
+        self.slots = slots
+        """Maximum number of concurrent requests."""
         self.free = slots
         self._max_queued = max_queued
         self._waiting = trio.lowlevel.ParkingLot()
@@ -43,11 +44,6 @@ class HandlerSlots:
     def queued(self) -> int:
         """Requests that wait for a slot."""
         return len(self._waiting)
-
-    @property
-    def slots(self) -> int:
-        """Maximum number of concurrent requests."""
-        return self._slots
 
     async def acquire(self) -> Slot:
         """Wait for a slot. If cancelled, the request holds no slot."""
@@ -72,8 +68,8 @@ class HandlerSlots:
 
     def resize(self, slots: int) -> None:
         """Change the number of slots. Requests in progress continue; excess slots vanish when they are released."""
-        self.free += slots - self._slots
-        self._slots = slots
+        self.free += slots - self.slots
+        self.slots = slots
         while self.free > 0 and self._waiting:
             self.free -= 1
             self._waiting.unpark()

@@ -86,7 +86,8 @@ class RequestMemory:
         self._stall_seconds = stall_seconds
         self._now = now
         self._on_freed = on_freed
-        self._used = 0
+        self.used = 0
+        """Bytes that are reserved."""
         self._peak = 0
         self.added = 0
         """Bytes that `add` counted."""
@@ -103,11 +104,6 @@ class RequestMemory:
         return max(self.limit // 4, _LEAST_DECODED_BYTES) if self.limit > 0 else 0
 
     @property
-    def used(self) -> int:
-        """Bytes that are reserved."""
-        return self._used
-
-    @property
     def waiting(self) -> int:
         """Requests that wait for memory."""
         return len(self._small) + len(self._medium) + len(self._large)
@@ -122,14 +118,14 @@ class RequestMemory:
 
     async def grow(self, claim: Claim, more: int) -> None:
         """Reserve ``more`` bytes for a request. If cancelled, earlier reservations of the request stay."""
-        used = self._used + more
+        used = self.used + more
         if (
             used <= self._medium_limit
             and claim.size <= MEDIUM_BYTES
             and not (self._small or self._medium or self._large or self._privileged)
         ):
             claim.reserved += more
-            self._used = used
+            self.used = used
             if used > self._peak:
                 self._peak = used
             return
@@ -187,20 +183,20 @@ class RequestMemory:
 
     def release(self, size: int) -> None:
         """Free the memory of a request."""
-        self._used -= size
+        self.used -= size
         if self._released:
             self._released.unpark_all()
-        if self._peak > _PEAK_WORTH_RETURNING and self._used < self._peak // 4:
-            self._peak = self._used
+        if self._peak > _PEAK_WORTH_RETURNING and self.used < self._peak // 4:
+            self._peak = self.used
             if self._on_freed is not None:
                 self._on_freed()
         if self._small or self._medium or self._large:
             self._admit()
 
     def _use(self, size: int) -> None:
-        self._used += size
-        if self._used > self._peak:
-            self._peak = self._used
+        self.used += size
+        if self.used > self._peak:
+            self._peak = self.used
 
     def _queue(self, claim: Claim) -> deque[_Waiting]:
         if claim.size <= SMALL_BYTES:
@@ -221,7 +217,7 @@ class RequestMemory:
         self._use(more)
 
     def _fits(self, claim: Claim, more: int) -> bool:
-        wanted, alone = self._used + more, self._used <= claim.reserved
+        wanted, alone = self.used + more, self.used <= claim.reserved
         if claim.size <= SMALL_BYTES:
             return alone or wanted <= self.limit
         if claim.size <= MEDIUM_BYTES:

@@ -37,7 +37,8 @@ class ChildProcess:
         self.ready = trio.Event()
         self._verbose = verbose
         self._process: trio.Process | None = None
-        self._ending = False
+        self.asked_to_end = False
+        """Whether `stop` or `kill` ended the last process."""
 
     @property
     def node_id(self) -> int:
@@ -80,7 +81,7 @@ class ChildProcess:
             process = await trio.lowlevel.open_process(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
             )
-        self._process, self._ending, self.is_frozen = process, False, False
+        self._process, self.asked_to_end, self.is_frozen = process, False, False
         self._ended = trio.Event()
         assert process.stdout is not None
         try:
@@ -91,7 +92,7 @@ class ChildProcess:
                         line += chunk
                 if line.startswith(b"ready "):
                     self.ready.set()
-                elif not self._ending:
+                elif not self.asked_to_end:
                     raise self._failed("did not start")
                 while await process.stdout.receive_some(4096):  # until it ends
                     pass
@@ -151,18 +152,13 @@ class ChildProcess:
             self._process.send_signal(signal.SIGCONT)
         self.is_frozen = False
 
-    @property
-    def asked_to_end(self) -> bool:
-        """Whether `stop` or `kill` ended the last process."""
-        return self._ending
-
     async def wait_ended(self) -> None:
         """Wait until the process has ended, if there is one."""
         if self._process is not None:
             await self._ended.wait()
 
     def _signal(self, number: int) -> None:
-        self._ending = True
+        self.asked_to_end = True
         if self.is_running:
             assert self._process is not None
             self._process.send_signal(number)

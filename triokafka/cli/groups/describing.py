@@ -13,6 +13,7 @@ from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, n
 from triokafka.cli.groups.lag import Found, GroupPosition, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
+from triokafka.structs import by_topic
 
 if TYPE_CHECKING:
     from triokafka import AdminClient
@@ -245,16 +246,9 @@ def _member_table(group: GroupDescription, verbose: bool) -> tuple[list[Column],
     return columns, rows
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        topics.setdefault(topic, []).append(number)
-    return topics
-
-
 def _assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
     """``orders:0,1;payments:3``."""
-    topics = _by_topic(partitions)
+    topics = by_topic(sorted(partitions))
     return ";".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in topics.items()) or None
 
 
@@ -267,8 +261,8 @@ def _member_json(member: MemberDescription) -> dict[str, Any]:
         "host": member.client_host,
         "client_id": member.client_id,
         "epoch": member.member_epoch,
-        "assignment": _by_topic(member.assignment),
-        "target_assignment": None if target is None else _by_topic(target),
+        "assignment": by_topic(sorted(member.assignment)),
+        "target_assignment": None if target is None else by_topic(sorted(target)),
         "upgraded": member.upgraded,
     }
 

@@ -70,13 +70,9 @@ class AclAdmin:
         Raises:
             ClusterAuthorizationFailedError, SecurityDisabledError: the broker refused.
         """
-
-        async def ask(call: AdminCall) -> list[AclBinding]:
-            response = await call.to_any(DescribeAclsRequest(**_filter_fields(acl_filter)))
-            self._requests.check(response.error_code, "ACLs", response.error_message)
-            return [_binding(resource, acl) for resource in response.resources for acl in resource.acls]
-
-        return await self._requests.once(ask, timeout_ms)
+        request = DescribeAclsRequest(**_filter_fields(acl_filter))
+        response = await self._requests.ask_any(request, "ACLs", timeout_ms)
+        return [_binding(resource, acl) for resource in response.resources for acl in resource.acls]
 
     async def delete_acls(
         self, filters: Iterable[AclBindingFilter], *, timeout_ms: float | None = None

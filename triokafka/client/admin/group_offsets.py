@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests, by_topic
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -25,7 +26,7 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
+from triokafka.structs import Node, OffsetAndMetadata, TopicPartition, by_topic
 
 Positions = dict[TopicPartition, OffsetAndMetadata]
 
@@ -160,13 +161,7 @@ class GroupOffsetAdmin:
                 group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=topics
             )
             response = await call.to_coordinator(group_id, request, max_version=_LAST_BY_NAME)
-            return {
-                (tp := TopicPartition(t.name, p.partition_index)): self._requests.group_error(
-                    p.error_code, group_id, part=tp
-                )
-                for t in response.topics
-                for p in t.partitions
-            }
+            return self._outcomes(group_id, response.topics)
 
         await self._requests.change(offsets, do_round, timeout_ms)
 
@@ -191,15 +186,18 @@ class GroupOffsetAdmin:
             response = await call.to_coordinator(group_id, request)
             if (error := self._requests.group_error(response.error_code, group_id)) is not None:
                 raise error
-            return {
-                (tp := TopicPartition(t.name, p.partition_index)): self._requests.group_error(
-                    p.error_code, group_id, part=tp
-                )
-                for t in response.topics
-                for p in t.partitions
-            }
+            return self._outcomes(group_id, response.topics)
 
         await self._requests.change(partitions, do_round, timeout_ms)
+
+    def _outcomes(self, group_id: str, topics: Iterable[Any]) -> dict[TopicPartition, Exception | None]:
+        return {
+            (tp := TopicPartition(t.name, p.partition_index)): self._requests.group_error(
+                p.error_code, group_id, part=tp
+            )
+            for t in topics
+            for p in t.partitions
+        }
 
 
 def _fetch_of_many(groups: Mapping[str, dict[str, list[int]] | None], require_stable: bool) -> OffsetFetchRequest:

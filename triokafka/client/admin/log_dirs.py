@@ -10,7 +10,7 @@ from triokafka.client.admin.partition_types import (
     ReplicaInfo,
     TopicPartitionReplica,
 )
-from triokafka.client.admin.requests import AdminRequests, by_topic
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -22,7 +22,7 @@ from triokafka.protocol.api.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
 )
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, by_topic
 
 
 class LogDirAdmin:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.partition_types import ElectionType, PartitionReassignment, ProducerDescription
-from triokafka.client.admin.requests import AdminRequests, by_topic, failure_of
+from triokafka.client.admin.requests import AdminRequests, failure_of
 from triokafka.client.admin.types import Results
 from triokafka.errors import ElectionNotNeededError
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -20,7 +20,7 @@ from triokafka.protocol.api.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, by_topic
 
 
 class PartitionAdmin:

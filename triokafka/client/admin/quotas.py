@@ -69,19 +69,14 @@ class QuotaAdmin:
             ClusterAuthorizationFailedError, InvalidRequestError: the broker refused.
         """
         components = [_component(kind, wanted) for kind, wanted in (parts or {}).items()]
-
-        async def ask(call: AdminCall) -> dict[QuotaEntity, dict[str, float]]:
-            request = DescribeClientQuotasRequest(components=components, strict=strict)
-            response = await call.to_any(request)
-            self._requests.check(response.error_code, "quotas", response.error_message)
-            return {
-                QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
-                    value.key: value.value for value in entry.values
-                }
-                for entry in response.entries or ()
+        request = DescribeClientQuotasRequest(components=components, strict=strict)
+        response = await self._requests.ask_any(request, "quotas", timeout_ms)
+        return {
+            QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
+                value.key: value.value for value in entry.values
             }
-
-        return await self._requests.once(ask, timeout_ms)
+            for entry in response.entries or ()
+        }
 
     async def alter_client_quotas(
         self,

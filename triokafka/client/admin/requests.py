@@ -27,8 +27,8 @@ from triokafka.errors import (
     in_words,
 )
 from triokafka.network.network_client import NetworkClient
-from triokafka.protocol.message import Response
-from triokafka.structs import Node, TopicPartition
+from triokafka.protocol.message import Request, Response
+from triokafka.structs import Node
 from triokafka.world import World
 
 K = TypeVar("K")
@@ -158,6 +158,16 @@ class AdminRequests:
         results: Results[None, V] = await self.each([None], do_round, timeout_ms)
         return results[None]
 
+    async def ask_any(self, request: Request[R], what: str, timeout_ms: float | None) -> R:
+        """Return the response of any broker to a request. Raises the error of the response; ``what`` is in its text."""
+
+        async def ask(call: AdminCall) -> R:
+            response = await call.to_any(request)
+            self.check(getattr(response, "error_code"), what, getattr(response, "error_message", None))  # noqa: B009
+            return response
+
+        return await self.once(ask, timeout_ms)
+
     def countdown(self, timeout_ms: float | None) -> Callable[[], float]:
         """Return a function for the rest of a call's time limit, in milliseconds, for calls of several steps."""
         limit = self._default_timeout_ms if timeout_ms is None else timeout_ms
@@ -230,11 +240,3 @@ def failure_of(results: Results[Any, Any]) -> Exception:
         failure = ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
     failure.outcomes = results  # type: ignore[attr-defined]
     return failure
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group the numbers of partitions by topic, in their given order."""
-    topics: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        topics.setdefault(topic, []).append(number)
-    return topics

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.requests import AdminRequests
 from triokafka.protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from triokafka.protocol.api.describe_delegation_token import (
@@ -90,22 +89,17 @@ class TokenAdmin:
             renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in wanted],
             max_lifetime_ms=max_lifetime_ms,
         )
-
-        async def ask(call: AdminCall) -> DelegationToken:
-            response = await call.to_any(request)
-            self._requests.check(response.error_code, "the delegation token")
-            return DelegationToken(
-                token_id=response.token_id,
-                hmac=bytes(response.hmac),
-                owner=f"{response.principal_type}:{response.principal_name}",
-                requester=_principal(response.token_requester_principal_type, response.token_requester_principal_name),
-                renewers=tuple(f"{kind}:{name}" for kind, name in wanted),
-                issue_timestamp_ms=response.issue_timestamp_ms,
-                expiry_timestamp_ms=response.expiry_timestamp_ms,
-                max_timestamp_ms=response.max_timestamp_ms,
-            )
-
-        return await self._requests.once(ask, timeout_ms)
+        response = await self._requests.ask_any(request, "the delegation token", timeout_ms)
+        return DelegationToken(
+            token_id=response.token_id,
+            hmac=bytes(response.hmac),
+            owner=f"{response.principal_type}:{response.principal_name}",
+            requester=_principal(response.token_requester_principal_type, response.token_requester_principal_name),
+            renewers=tuple(f"{kind}:{name}" for kind, name in wanted),
+            issue_timestamp_ms=response.issue_timestamp_ms,
+            expiry_timestamp_ms=response.expiry_timestamp_ms,
+            max_timestamp_ms=response.max_timestamp_ms,
+        )
 
     async def renew_delegation_token(
         self, hmac: bytes, *, renew_period_ms: int = -1, timeout_ms: float | None = None
@@ -121,13 +115,8 @@ class TokenAdmin:
             DelegationTokenOwnerMismatchError: the caller is neither owner nor renewer.
         """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
-
-        async def ask(call: AdminCall) -> int:
-            response = await call.to_any(request)
-            self._requests.check(response.error_code, "the delegation token")
-            return response.expiry_timestamp_ms
-
-        return await self._requests.once(ask, timeout_ms)
+        response = await self._requests.ask_any(request, "the delegation token", timeout_ms)
+        return response.expiry_timestamp_ms
 
     async def expire_delegation_token(
         self, hmac: bytes, *, expiry_period_ms: int = -1, timeout_ms: float | None = None
@@ -141,13 +130,8 @@ class TokenAdmin:
                 `renew_delegation_token`.
         """
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-
-        async def ask(call: AdminCall) -> int:
-            response = await call.to_any(request)
-            self._requests.check(response.error_code, "the delegation token")
-            return response.expiry_timestamp_ms
-
-        return await self._requests.once(ask, timeout_ms)
+        response = await self._requests.ask_any(request, "the delegation token", timeout_ms)
+        return response.expiry_timestamp_ms
 
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout_ms: float | None = None
@@ -163,13 +147,8 @@ class TokenAdmin:
             if wanted is None
             else [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in wanted]
         )
-
-        async def ask(call: AdminCall) -> list[DelegationToken]:
-            response = await call.to_any(request)
-            self._requests.check(response.error_code, "delegation tokens")
-            return [_described(token) for token in response.tokens]
-
-        return await self._requests.once(ask, timeout_ms)
+        response = await self._requests.ask_any(request, "delegation tokens", timeout_ms)
+        return [_described(token) for token in response.tokens]
 
 
 def _parts(principal: str) -> tuple[str, str]:

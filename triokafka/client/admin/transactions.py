@@ -7,7 +7,7 @@ from typing import Final
 
 from triokafka.client.admin.call import AdminCall
 from triokafka.client.admin.partitions import PartitionAdmin
-from triokafka.client.admin.requests import AdminRequests, by_topic
+from triokafka.client.admin.requests import AdminRequests
 from triokafka.client.admin.transaction_types import (
     FencedProducer,
     HangingTransaction,
@@ -29,7 +29,7 @@ from triokafka.protocol.api.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from triokafka.structs import Node, TopicPartition
+from triokafka.structs import Node, TopicPartition, by_topic
 
 _TRANSACTION: Final = 1
 _FIRST_WITH_DURATION: Final = 1

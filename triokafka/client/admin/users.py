@@ -59,29 +59,25 @@ class UserAdmin:
         Raises:
             ClusterAuthorizationFailedError: the broker refused.
         """
-
-        async def ask(call: AdminCall) -> dict[str, dict[ScramMechanism, int] | Exception]:
-            asked = None if names is None else [UserName(name=name) for name in names]
-            response = await call.to_any(DescribeUserScramCredentialsRequest(users=asked))
-            self._requests.check(response.error_code, "users", response.error_message)
-            return {
-                result.user: self._requests.error(result.error_code, f"the user {result.user!r}", result.error_message)
-                or {
+        names = None if users is None else list(dict.fromkeys(users))
+        if names == []:
+            return Results({}, {})
+        asked = None if names is None else [UserName(name=name) for name in names]
+        request = DescribeUserScramCredentialsRequest(users=asked)
+        response = await self._requests.ask_any(request, "users", timeout_ms)
+        found: dict[str, dict[ScramMechanism, int]] = {}
+        failed: dict[str, Exception] = {}
+        for result in response.results:
+            error = self._requests.error(result.error_code, f"the user {result.user!r}", result.error_message)
+            if error is not None:
+                failed[result.user] = error
+            else:
+                found[result.user] = {
                     ScramMechanism(info.mechanism): info.iterations
                     for info in result.credential_infos
                     if info.mechanism in _NUMBERS
                 }
-                for result in response.results
-            }
-
-        names = None if users is None else list(dict.fromkeys(users))
-        if names == []:
-            return Results({}, {})
-        found = await self._requests.once(ask, timeout_ms)
-        return Results(
-            {user: outcome for user, outcome in found.items() if not isinstance(outcome, Exception)},
-            {user: outcome for user, outcome in found.items() if isinstance(outcome, Exception)},
-        )
+        return Results(found, failed)
 
     async def alter_user_scram_credentials(
         self,

@@ -83,7 +83,6 @@ class CompletedFetch:
     __slots__ = (
         "_check_crcs",
         "_decoder",
-        "_max_decompressed",
         "aborted",
         "decompressor",
         "done",
@@ -91,6 +90,7 @@ class CompletedFetch:
         "error",
         "last_epoch",
         "leader_epoch",
+        "max_decompressed",
         "partition",
         "position",
         "records",
@@ -128,7 +128,8 @@ class CompletedFetch:
         self.decompressor = decompressor
         self.leader_epoch = -1
         self._check_crcs = check_crcs
-        self._max_decompressed = max_decompressed
+        self.max_decompressed = max_decompressed
+        """Limit on the decompressed size of one batch in bytes."""
         self._decoder = self.decoder(INLINE_BYTES)
 
     def decoder(self, inline_bytes: int = _ALL) -> RecordDecoder:
@@ -141,7 +142,7 @@ class CompletedFetch:
             check_crc=self._check_crcs,
             aborted=self.aborted,
             decompressor=self.decompressor,
-            max_decompressed=self._max_decompressed,
+            max_decompressed=self.max_decompressed,
             inline_bytes=inline_bytes,
         )
 
@@ -154,11 +155,6 @@ class CompletedFetch:
     def unpacked_bytes(self) -> int:
         """Total size in bytes of the batches decompressed so far."""
         return self._decoder.unpacked_bytes
-
-    @property
-    def max_decompressed(self) -> int:
-        """Limit on the decompressed size of one batch in bytes."""
-        return self._max_decompressed
 
     async def unpack(self, world: World) -> None:
         """Decompress the waiting batch in a thread. If it is damaged, the next call for records raises the error.

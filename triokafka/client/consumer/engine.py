@@ -119,7 +119,8 @@ class Engine:
         self.network.metadata.add_listener(self._metadata_changed)
         self.network.add_listener(self._network_changed)
         self._state = "new"
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
+        """The error that made the consumer unusable."""
         wait = RecordWait(
             options,
             world,
@@ -137,12 +138,13 @@ class Engine:
         self.user, self.interrupt = wait.user, wait.interrupt
         self.wait_for, self.wait_for_state = wait.wait_for, wait.wait_for_state
 
-    def _new_metrics(self) -> ConsumerMetrics:
+    def _new_metrics(self) -> ClientMetrics:
         options = self.options
-        return ConsumerMetrics(
-            ClientMetrics(
-                "consumer", self._client_id, clock=self.world.now, traffic=self._traffic, **options.metrics()
-            ),
+        metrics = ClientMetrics(
+            "consumer", self._client_id, clock=self.world.now, traffic=self._traffic, **options.metrics()
+        )
+        ConsumerMetrics(
+            metrics,
             self.network,
             self.subscription,
             self.fetcher,
@@ -151,6 +153,7 @@ class Engine:
             committed_only=options.isolation_level == "read_committed",
             call_times=self.lookup_times,
         )
+        return metrics
 
     # ---------------------------------------------------------------- lifetime
 
@@ -182,7 +185,7 @@ class Engine:
                 await self._leave(in_hand_is_finished)
         finally:
             self._state = "closed"
-            if self._pusher is not None and self._failure is None:
+            if self._pusher is not None and self.failure is None:
                 await self._pusher.close()
             await self._tasks.close()
             await self.network.__aexit__(None, None, None)
@@ -249,14 +252,14 @@ class Engine:
 
     def _fail(self, error: Exception) -> None:
         logger.error("Consumer: a background task failed, and the consumer with it", exc_info=error)
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
         self.notify()
 
     def check_usable(self) -> None:
         """Raise if the consumer is not open, or if a background task has failed."""
-        if self._failure is not None:
-            failure = self._failure
+        if self.failure is not None:
+            failure = self.failure
             if isinstance(failure, KafkaError):
                 raise type(failure)(*failure.args) from failure
             raise KafkaError(f"a background task of the consumer failed: {failure!r}") from failure
@@ -404,8 +407,3 @@ class Engine:
             return self._state
         membership = self.membership
         return self.subscription.mode.value if membership is None else membership.state
-
-    @property
-    def failure(self) -> Exception | None:
-        """The error that made the consumer unusable."""
-        return self._failure

@@ -14,7 +14,6 @@ import trio
 from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.membership.payloads import by_topic
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -28,7 +27,7 @@ from triokafka.protocol.api.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
+from triokafka.structs import Node, OffsetAndMetadata, TopicPartition, by_topic
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ import trio
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.fetcher import ISOLATION_LEVELS
-from triokafka.client.consumer.membership.payloads import by_topic
 from triokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -29,7 +28,7 @@ from triokafka.protocol.api.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from triokafka.structs import OffsetAndTimestamp, TopicPartition
+from triokafka.structs import OffsetAndTimestamp, TopicPartition, by_topic
 
 T = TypeVar("T")
 

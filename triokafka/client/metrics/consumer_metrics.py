@@ -17,7 +17,7 @@ from triokafka.client.metrics.catalogue import (
     FETCH_MANAGER_TOPIC,
 )
 from triokafka.client.metrics.client_metrics import ClientMetrics, MetricGroup, feed
-from triokafka.metrics import Avg, CumulativeCount, Max, MetricName, Min, Rate, Stat, TimeUnit, Value, WindowedCount
+from triokafka.metrics import Avg, CumulativeCount, Max, Min, Rate, Stat, TimeUnit, Value, WindowedCount
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
 
@@ -42,7 +42,7 @@ class _PartitionSensors:
 
 
 class ConsumerMetrics:
-    """The metrics of one consumer."""
+    """Adds the metrics of one consumer to those of its ``client``, which keeps this object."""
 
     def __init__(
         self,
@@ -92,18 +92,6 @@ class ConsumerMetrics:
         group.gauge("last-heartbeat-seconds-ago", self._age(lambda membership: membership.clock.last_answer))
         group.gauge("last-rebalance-seconds-ago", self._age(lambda membership: membership.status.timing.ended_at))
         client.add_part(self._drain)
-
-    def values(self) -> dict[MetricName, float]:
-        """Return the present value of every metric."""
-        return self._client.values()
-
-    def drain(self) -> None:
-        """Take the collected values in."""
-        self._client.drain()
-
-    def close(self) -> None:
-        """Take the last values in, and close the reporters."""
-        self._client.close()
 
     # ---------------------------------------------------------------- gauges
 

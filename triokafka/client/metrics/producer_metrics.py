@@ -10,7 +10,7 @@ from triokafka.client.metrics.client_metrics import ClientMetrics, feed
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.call_times import CallTimes
-from triokafka.metrics import Avg, MetricName, Rate
+from triokafka.metrics import Avg, Rate
 from triokafka.network.network_client import NetworkClient
 
 _MS: Final = 1000.0
@@ -29,7 +29,10 @@ class _TopicSensors:
 
 
 class ProducerMetrics:
-    """The metrics of one producer. ``batches`` is filled by the sender; its sums go to the ``counters``."""
+    """Adds the metrics of one producer to those of its ``client``, which keeps this object.
+
+    ``batches`` is filled by the sender; its sums go to the ``counters``.
+    """
 
     def __init__(
         self,
@@ -73,18 +76,6 @@ class ProducerMetrics:
         for name in times.NAMES:
             group.gauge(f"{name}-time-ns-total", times.reader(name))
         client.add_part(self._drain)
-
-    def values(self) -> dict[MetricName, float]:
-        """Return the present value of every metric."""
-        return self._client.values()
-
-    def drain(self) -> None:
-        """Take the collected values in."""
-        self._client.drain()
-
-    def close(self) -> None:
-        """Take the last values in, and close the reporters."""
-        self._client.close()
 
     def _metadata_age(self) -> float:
         refreshed = self._network.metadata.last_success

@@ -148,8 +148,9 @@ class Producer:
         self._opener = BatchOpener(
             opts, accumulator, self._client, wakeup, world=self._world, check_usable=check_can_send
         )
-        self._metrics = ProducerMetrics(
-            ClientMetrics("producer", client_id, clock=self._world.now, traffic=traffic, **opts.metrics()),
+        self._metrics = ClientMetrics("producer", client_id, clock=self._world.now, traffic=traffic, **opts.metrics())
+        ProducerMetrics(
+            self._metrics,
             self._sender.batch_log,
             accumulator,
             self._sender.counters,

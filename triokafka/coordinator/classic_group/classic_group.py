@@ -50,7 +50,8 @@ class ClassicGroup:
         """Whether a member joined since the initial rebalance delay was last extended."""
         self.subscription: frozenset[str] | None = None
         """Topics that the members subscribe to; None when the metadata is unreadable."""
-        self._joins_waiting = 0
+        self.joins_waiting = 0
+        """The number of members that have rejoined in this rebalance."""
         self._supporters: dict[str, int] = {}
 
     def __repr__(self) -> str:
@@ -84,12 +85,7 @@ class ClassicGroup:
     @property
     def all_have_joined(self) -> bool:
         """Whether every member has rejoined and no member id is pending."""
-        return self._joins_waiting == len(self.members) and not self.pending_members
-
-    @property
-    def joins_waiting(self) -> int:
-        """The number of members that have rejoined in this rebalance."""
-        return self._joins_waiting
+        return self.joins_waiting == len(self.members) and not self.pending_members
 
     def next_generation(self, wall_ms: int) -> None:
         """Close the join phase: increment the generation, select the protocol, and enter CompletingRebalance, or Empty
@@ -200,7 +196,7 @@ class ClassicGroup:
             return None
         self._count_protocols(member, -1)
         if member.join_reply is not None:
-            self._joins_waiting -= 1
+            self.joins_waiting -= 1
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
             del self.static_members[member.instance_id]
         if self.leader_id == member_id:
@@ -251,7 +247,7 @@ class ClassicGroup:
         """Park a JoinGroup until the rebalance completes. Returns the older request that it replaces, if any."""
         older = member.join_reply
         if older is None:
-            self._joins_waiting += 1
+            self.joins_waiting += 1
         member.join_reply = reply
         return older
 
@@ -259,7 +255,7 @@ class ClassicGroup:
         """Remove and return the member's parked JoinGroup, for the caller to answer."""
         reply, member.join_reply = member.join_reply, None
         if reply is not None:
-            self._joins_waiting -= 1
+            self.joins_waiting -= 1
         return reply
 
     def _count_protocols(self, member: Member, by: int) -> None:

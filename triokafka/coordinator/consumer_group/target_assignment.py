@@ -16,7 +16,7 @@ from triokafka.assignors.range import assign_range
 from triokafka.assignors.stickiness import assign_sticky
 from triokafka.coordinator.consumer_group.member import NO_PARTITIONS, Partitions
 from triokafka.coordinator.group.topics_view import TopicsView
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, by_topic
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
@@ -69,7 +69,4 @@ def compute_target(
 def _by_id(partitions: list[TopicPartition] | tuple[()], ids: Mapping[str, UUID]) -> Partitions:
     if not partitions:
         return NO_PARTITIONS
-    numbers: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        numbers.setdefault(topic, []).append(number)
-    return {ids[topic]: frozenset(found) for topic, found in numbers.items() if topic in ids}
+    return {ids[topic]: frozenset(found) for topic, found in by_topic(partitions).items() if topic in ids}

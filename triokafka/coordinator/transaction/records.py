@@ -11,7 +11,7 @@ from triokafka.coordinator.transaction.state import TransactionState
 from triokafka.errors import ProtocolError
 from triokafka.protocol.stored.transaction_log import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from triokafka.protocol.stored.versioned import stored_version
-from triokafka.structs import TopicPartition
+from triokafka.structs import TopicPartition, by_topic
 
 _KEY_VERSION: Final = 0
 
@@ -32,9 +32,6 @@ def encode(change: TransactionChange, transaction_version: int) -> CoordinatorRe
     value = change.value
     if value is None:
         return CoordinatorRecord(key, None)
-    partitions: dict[str, list[int]] = {}
-    for topic, partition in value.partitions:
-        partitions.setdefault(topic, []).append(partition)
     stored = TransactionLogValue(
         producer_id=value.producer_id,
         producer_epoch=value.producer_epoch,
@@ -42,7 +39,7 @@ def encode(change: TransactionChange, transaction_version: int) -> CoordinatorRe
         transaction_status=value.state,
         transaction_partitions=None
         if value.state is TransactionState.EMPTY
-        else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in partitions.items()],
+        else [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in by_topic(value.partitions).items()],
         transaction_last_update_timestamp_ms=value.last_update_ms,
         transaction_start_timestamp_ms=value.start_ms,
     )

@@ -80,20 +80,16 @@ class FetchSessionHandler:
     """The client's half of the session with one broker; one request is outstanding at a time."""
 
     def __init__(self) -> None:
-        self._id = 0
+        self.session_id = 0
+        """The session id; 0 without a session."""
         self._epoch = 0
         self._known: dict[TopicPartition, FetchTarget] = {}
-
-    @property
-    def session_id(self) -> int:
-        """The session id; 0 without a session."""
-        return self._id
 
     def plan(self, targets: Mapping[TopicPartition, FetchTarget]) -> FetchPlan:
         """Return the request for ``targets``, in their order."""
         if self._epoch == 0:
             self._known = dict(targets)
-            return FetchPlan(self._id, 0, self._known, (), self._known)
+            return FetchPlan(self.session_id, 0, self._known, (), self._known)
         known = self._known
         if (
             len(targets) == len(known)
@@ -101,7 +97,7 @@ class FetchSessionHandler:
             and list(targets) == list(known)
         ):
             # The caller repeats all targets: with thousands of partitions at rest, this is most of the work.
-            return FetchPlan(self._id, self._epoch, {}, (), dict(known))
+            return FetchPlan(self.session_id, self._epoch, {}, (), dict(known))
         send: dict[TopicPartition, FetchTarget] = {}
         forget: list[tuple[TopicPartition, uuid.UUID]] = []
         for partition, before in list(self._known.items()):
@@ -115,7 +111,7 @@ class FetchSessionHandler:
             if self._known.pop(partition, None) != target:
                 send[partition] = target
             self._known[partition] = target
-        return FetchPlan(self._id, self._epoch, send, forget, dict(self._known))
+        return FetchPlan(self.session_id, self._epoch, send, forget, dict(self._known))
 
     @property
     def is_new(self) -> bool:
@@ -142,20 +138,20 @@ class FetchSessionHandler:
                 del known[partition]
             if target is not None and target != before:
                 send[partition] = known[partition] = target
-        return FetchPlan(self._id, self._epoch, send, forget, known)
+        return FetchPlan(self.session_id, self._epoch, send, forget, known)
 
     def answered(self, session_id: int, error_code: int) -> bool:
         """Process the top of a response. Return whether its partitions can be used."""
         if error_code:
             # With an unknown id there is nothing to close; otherwise a full request under the id replaces the session.
             if error_code == _FETCH_SESSION_ID_NOT_FOUND:
-                self._id = 0
+                self.session_id = 0
             self._epoch = 0
             return False
         if session_id == 0:
-            self._id = self._epoch = 0
+            self.session_id = self._epoch = 0
         elif self._epoch == 0:
-            self._id, self._epoch = session_id, 1
+            self.session_id, self._epoch = session_id, 1
         else:
             self._epoch = self._epoch + 1 if self._epoch < _MAX_EPOCH else 1
         return True

@@ -141,8 +141,8 @@ class CleanerPass:
             self._producers,
             now_ms=self._now_ms,
             delete_retention_ms=self._config.delete_retention_ms,
-            codec=_codec_of(self._config),
-            level=_level_of(self._config),
+            codec=None if self._config.codec is None else CODEC_IDS[self._config.codec],
+            level=self._config.compression_level,
         )
         self.stats.counts = batch_filter.counts
         sources = [segment for segment in self._segments if segment.base_offset < end]
@@ -294,23 +294,6 @@ def _last_of_producers(log: PartitionLog) -> dict[int, LastOfProducer]:
         state.producer_id: LastOfProducer(state.batches[-1].last_offset if state.batches else None, state.epoch)
         for state in log.producers.all()
     }
-
-
-def _codec_of(config: LogConfig) -> int | None:
-    """The topic's codec; None when batches keep the producer's codec."""
-    if config.compression_type == "producer":
-        return None
-    return 0 if config.compression_type == "uncompressed" else CODEC_IDS[config.compression_type]
-
-
-def _level_of(config: LogConfig) -> int | None:
-    levels = {
-        "gzip": config.compression_gzip_level,
-        "lz4": config.compression_lz4_level,
-        "zstd": config.compression_zstd_level,
-    }
-    level = levels.get(config.compression_type)
-    return None if level == -1 else level
 
 
 def _remove(storage: Storage, segment: LogSegment) -> None:

@@ -93,7 +93,8 @@ class ClassicMember:
         """Whether the group took the partitions away before this member revoked them."""
         self.assignment = Assignment()
         self._members: dict[str, MemberSubscription] = {}
-        self._must_assign = False
+        self.must_assign = False
+        """Whether this member is the leader and must compute the assignment."""
         self._is_fenced = False
         self._joined_topics: tuple[str, ...] = ()
         self._group_topics: tuple[str, ...] | None = None
@@ -182,7 +183,7 @@ class ClassicMember:
         self.lost = False
         self.is_leader = response.leader == response.member_id
         # A static leader that rejoins only gets its old assignment again (KIP-814).
-        self._must_assign = self.is_leader and not response.skip_assignment
+        self.must_assign = self.is_leader and not response.skip_assignment
         self._members = {}
         self._group_topics = None
         if self.is_leader:
@@ -222,11 +223,6 @@ class ClassicMember:
             self.request_rejoin("the connection to the coordinator broke")
 
     # ---------------------------------------------------------------- assign and sync
-
-    @property
-    def must_assign(self) -> bool:
-        """Whether this member is the leader and must compute the assignment."""
-        return self._must_assign
 
     @property
     def group_topics(self) -> tuple[str, ...]:
@@ -381,7 +377,7 @@ class ClassicMember:
         self.state = ClassicState.UNJOINED
         self.generation = NO_GENERATION
         self.member_id = ""
-        self.is_leader = self._must_assign = False
+        self.is_leader = self.must_assign = False
         self.lost = False
         self._joined_topics = ()
         self._group_topics = None

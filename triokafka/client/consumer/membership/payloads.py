@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from triokafka.assignors import Assignment, MemberSubscription
@@ -12,17 +11,9 @@ from triokafka.protocol.embedded import (
     ConsumerProtocolSubscription,
     OwnedTopic,
 )
-from triokafka.structs import Buffer, TopicPartition
+from triokafka.structs import Buffer, TopicPartition, by_topic
 
 PROTOCOL_TYPE: Final = "consumer"
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Topic to partition numbers, in order of first appearance."""
-    found: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        found.setdefault(topic, []).append(number)
-    return found
 
 
 def encode_subscription(subscription: MemberSubscription) -> bytes:

@@ -29,18 +29,14 @@ class RebalanceTiming:
         self._group_id = group_id
         self._world = world
         self._hooks = hooks
-        self._since: float | None = None
-        self._revoking_since: float | None = None
-
-    @property
-    def since(self) -> float | None:
+        self.since: float | None = None
         """When the present rebalance began, None if there is none."""
-        return self._since
+        self._revoking_since: float | None = None
 
     def started(self, reason: str) -> None:
         """Note the beginning of a rebalance, unless one is under way."""
-        if self._since is None:
-            self._since = self._world.now()
+        if self.since is None:
+            self.since = self._world.now()
             if self._hooks:
                 self._hooks.on_rebalance_started(self._group_id, reason)
 
@@ -63,7 +59,7 @@ class RebalanceTiming:
     def assigned(self, partitions: Sequence[TopicPartition]) -> None:
         """Note the end of the rebalance; ``partitions`` are new."""
         now = self._world.now()
-        since, self._since = self._since, None
+        since, self.since = self.since, None
         seconds = 0.0 if since is None else now - since
         self.ended += 1
         self.ended_at = now
@@ -76,4 +72,4 @@ class RebalanceTiming:
 
     def abandoned(self) -> None:
         """Drop a rebalance under way, because the membership ends."""
-        self._since = self._revoking_since = None
+        self.since = self._revoking_since = None

@@ -54,7 +54,7 @@ from triokafka.protocol.api.init_producer_id import InitProducerIdRequest, InitP
 from triokafka.protocol.api.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
-from triokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from triokafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition, by_topic
 
 _S = TransactionState
 
@@ -326,14 +326,13 @@ class TransactionManager:
     def _add_partitions_call(self) -> CoordinatorCall:
         self._adding = (*self._adding, *self._new)
         self._new.clear()
-        topics: dict[str, list[int]] = {}
-        for topic, partition in self._adding:
-            topics.setdefault(topic, []).append(partition)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.identity.producer_id,
             v3_and_below_producer_epoch=self.identity.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=p) for t, p in topics.items()],
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=t, partitions=p) for t, p in by_topic(self._adding).items()
+            ],
         )
         return self._call(request, self._partitions_added, max_version=_LAST_VERSION_OF_CLIENTS)
 
