@@ -100,6 +100,28 @@ def test_a_follower_that_hangs_leaves_the_in_sync_set_and_writes_continue() -> N
     in_a_cluster(test, replica_lag_time_max_ms=3_000)
 
 
+def test_number_of_fetchers_changes_while_records_are_written() -> None:
+    """``num.replica.fetchers``, for all brokers"""
+
+    async def test(simulation: Simulation, cluster: RunningCluster) -> None:
+        await cluster.create_topic("t", partitions=1)
+        await cluster.create_topic("many", partitions=12)
+        follower = next(node for node in (1, 2, 3) if node != cluster.leader("t"))
+        fetchers = cluster.broker(follower).broker.replicas.fetchers
+        await eventually(lambda: len(fetchers) == 2)  # one for each other broker
+        world = simulation.host("client").world
+        async with triokafka.AdminClient(world=world, bootstrap_servers=cluster.bootstrap_servers) as admin:
+            for number in (2, 1):
+                await admin.incremental_alter_configs({ConfigResource.broker(): {"num.replica.fetchers": str(number)}})
+                await produce(simulation, cluster, *(b"%d" % one for one in range(20)))
+                await eventually(lambda number=number: len(fetchers) == 2 * number)  # type: ignore[misc]
+        await produce(simulation, cluster, b"end")
+        await eventually(lambda: all(replica(cluster, node).high_watermark == 41 for node in (1, 2, 3)))
+        assert len({content(replica(cluster, node)) for node in (1, 2, 3)}) == 1
+
+    in_a_cluster(test)
+
+
 def test_deleted_records_are_deleted_on_every_replica_before_the_answer() -> None:
     async def test(simulation: Simulation, cluster: RunningCluster) -> None:
         await cluster.create_topic("t", partitions=1)
