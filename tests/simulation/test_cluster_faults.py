@@ -29,7 +29,7 @@ from triokafka.testing import Simulation, run_simulation
 TOPICS = {"orders": 2, "events": 1}
 PROBE = {"probe": 3}
 SEEDS = 40
-SEEDS_A_TEST = 10
+SEEDS_A_TEST = 5
 LONG_SEEDS = 4_000
 CLOCK_SEEDS = 10
 CLOCK_SEEDS_A_TEST = 5
