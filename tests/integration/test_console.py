@@ -311,6 +311,32 @@ async def test_users_of_the_cluster_log_in() -> None:
             assert (await page.get("/api/overview"))[0] == 401
 
 
+async def test_live_tail_ends_with_the_session() -> None:
+    async with running_broker(users={"alice": "secret-of-alice"}) as broker:
+        client = broker.client_options("alice")
+        async with (
+            triokafka.AdminClient(**client) as admin,
+            triokafka.Producer(**client) as producer,
+            console(client, needs_login=True) as page,
+        ):
+            await admin.create_topics([triokafka.NewTopic("orders", 1)])
+            await page.post("/api/login", {"user": "alice", "password": "secret-of-alice"})
+            async with page.client.request("/api/topics/orders/tail", headers={"Host": HOST}) as connection:
+                await connection.send_complete()
+                shown = b""
+                while b'"ready": true' not in shown:
+                    shown += await connection.receive()
+                await (await producer.send("orders", b"before"))
+                while b"before" not in shown:
+                    shown += await connection.receive()
+                await page.post("/api/logout", {})
+                await (await producer.send("orders", b"after"))
+                with trio.fail_after(60):
+                    while b"you have logged out" not in shown:
+                        shown += await connection.receive()
+                assert b"after" not in shown
+
+
 async def test_login_does_not_use_the_credentials_of_the_consoles_own_client() -> None:
     """A properties file for Java has them in ``sasl.jaas.config``, which takes precedence over ``sasl_username``."""
     async with running_broker(users={"admin": "secret-of-admin", "alice": "secret-of-alice"}) as broker:

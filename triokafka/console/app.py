@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Set
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from importlib.resources import files
@@ -222,7 +223,8 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
 
     @app.get("/api/topics/<name>/tail")
     async def live(name: str) -> Response:
-        view = (await session()).view
+        own = await session()
+        view = own.view
         try:
             wanted = _search(name)
             await view.admin.describe_topics([name])
@@ -236,8 +238,13 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
                 yield _event({"error": "Refused", "message": f"{limits.max_tails} topics are watched already"})
                 return
             try:
-                async for one in tail(view.options, view.admin, wanted, decoder):
-                    yield _event(one)
+                async with aclosing(tail(view.options, view.admin, wanted, decoder)) as found:
+                    async for one in found:
+                        if own.scope.cancel_called:
+                            yield _event({"error": "Refused", "message": "you have logged out"})
+                            return
+                        own.used_at = world.now()
+                        yield _event(one)
             except (errors.KafkaError, ExceptionGroup) as error:
                 yield _event(_problem(error))
             finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -153,7 +153,7 @@ async def search(
 
 async def tail(
     options: Mapping[str, Any], admin: AdminClient, wanted: Search, decoder: ValueDecoder | None
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any], None]:
     """Yield new records as they come, or ``{"skipped": N}`` when more come than a person can read. Never ends.
 
     ``{"quiet": True}`` comes about every 15 seconds without records: a browser that is gone is noticed by it.
