@@ -149,9 +149,8 @@ class AdminCall:
             return {(await self.node(node_id)).node_id: list(partitions)}
         partitions = list(partitions)
         left_ms = self.left_ms
-        with suppress(
-            errors.UnknownTopicOrPartitionError
-        ):  # one request for all of them; the loop finds the missing ones
+        # One request for all of them; the loop finds the missing ones.
+        with suppress(errors.UnknownTopicOrPartitionError):
             topics = dict.fromkeys(tp.topic for tp in partitions)
             await self._client.metadata_for(topics, timeout_ms=left_ms, wait_for_creation=False)
         by_node: dict[int, list[TopicPartition]] = {}
