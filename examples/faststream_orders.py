@@ -18,6 +18,8 @@ from aiokafka.errors import ConsumerStoppedError  # noqa: E402
 from faststream import FastStream  # noqa: E402
 from faststream.kafka import KafkaBroker  # noqa: E402
 
+from triokafka.errors import ClosedError  # noqa: E402
+
 broker = KafkaBroker(sys.argv[1] if len(sys.argv) > 1 else "localhost:9092")
 app = FastStream(broker)
 enough = asyncio.Event()
@@ -48,5 +50,5 @@ async def order() -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(app.run())
-    except ConsumerStoppedError:  # Ctrl-C during the start
+    except (ConsumerStoppedError, ClosedError):  # Ctrl-C during the start
         sys.exit(130)

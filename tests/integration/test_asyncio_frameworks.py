@@ -10,7 +10,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import metadata
 from pathlib import Path
@@ -210,8 +209,8 @@ def test_faststream_example_that_is_stopped_while_it_starts_prints_no_traceback(
     ) as process:
         assert process.stdout is not None
         assert "waiting for messages" in process.stdout.readline()
-        time.sleep(1)  # the first consumer joins its group, which takes three seconds
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode in (0, 130), errors
+    # FastStream ends with the signal itself if it was already shutting down.
+    assert process.returncode in (0, 130, -signal.SIGINT), errors
     assert "Traceback" not in errors
