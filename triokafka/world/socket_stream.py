@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from triokafka.structs import Buffer
+from triokafka.structs import Buffer, usual_address
 from triokafka.world.file_slice import FileSlice
 from triokafka.world.listener import Listener
 from triokafka.world.stream import Stream
@@ -86,7 +86,7 @@ class SocketStream(Stream):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             host, port = sock.getpeername()[:2]
             # A listener of IPv6 accepts IPv4, too. Rules for the IPv4 address hold there as well, as in Java.
-            self._peer: tuple[str, int] = (host.removeprefix("::ffff:") if "." in host else host, port)
+            self._peer: tuple[str, int] = usual_address(host), port
             self._local: tuple[str, int] = sock.getsockname()[:2]
         except OSError:
             # The peer is gone already; the descriptor must not wait for the garbage collector.
