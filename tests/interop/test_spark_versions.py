@@ -43,7 +43,7 @@ SUBSET_LONG = (
 )
 # For Spark 3.5, which has no Python data sources.
 SUBSET_RANGES = tuple(
-    f"tests/spark/test_ranges.py::{name}"
+    f"tests/spark/test_map_in_arrow.py::{name}"
     for name in (
         "test_every_record_is_read_once_with_all_of_its_columns",
         "test_an_empty_topic_is_an_empty_frame",

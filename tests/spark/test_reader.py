@@ -18,7 +18,7 @@ from triokafka.errors import (
 from triokafka.spark.planning.data_loss import KafkaDataLossError
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.tasks import TaskRange
-from triokafka.spark.reading import task as reading
+from triokafka.spark.reading import task_reader
 from triokafka.spark.reading.topic_reader import RangePartition, TopicReader
 from triokafka.spark.schema import arrow_schema
 
@@ -230,7 +230,7 @@ def test_worker_freezes_loaded_modules_after_sparks_imports(
     bootstrap: str, monkeypatch: pytest.MonkeyPatch, is_given_up: bool
 ) -> None:
     ends: list[str] = []
-    monkeypatch.setattr(reading, "keep_what_is_loaded", lambda: ends.append("end"))
+    monkeypatch.setattr(task_reader, "keep_what_is_loaded", lambda: ends.append("end"))
     made = reader(bootstrap, make_topic(bootstrap, [Record(b"a")]))
     (task,) = made.partitions()
     batches = made.read(task)

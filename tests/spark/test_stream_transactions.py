@@ -10,7 +10,7 @@ import pytest
 from tests.spark.engine import StandInQuery, sizes, values
 from tests.spark.written_logs import LogWriter, WrittenLog, log_writer
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.samples import bytes_per_offset
+from triokafka.spark.planning.size_estimates import bytes_per_offset
 from triokafka.structs import TopicPartition
 
 

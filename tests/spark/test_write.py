@@ -16,7 +16,8 @@ from tests.spark.frames import HEADERS, frame
 from tests.spark.topics import make_topic
 from triokafka.errors import ConfigurationError, KafkaError
 from triokafka.spark.writing.record_sink import WrittenRange
-from triokafka.spark.writing.topic_writer import RowStreamWriter, TaskWritten, TopicWriter, stream_writer
+from triokafka.spark.writing.task_writer import TaskWritten
+from triokafka.spark.writing.topic_writer import RowStreamWriter, TopicWriter, stream_writer
 from triokafka.spark.writing.write_options import WriteOptions
 from triokafka.structs import TopicPartition
 

@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from triokafka.spark.listener.offset_commit_listener import OffsetCommitListener
     from triokafka.spark.listener.query_lag import LogExporter, PrometheusExporter, SourceLag, lag
     from triokafka.spark.listener.waiting import wait_for_query
-    from triokafka.spark.reading.ranges import read_ranges
-    from triokafka.spark.writing.each_batch import BatchContext, BatchRange, kafka_batch, write_kafka
+    from triokafka.spark.reading.map_in_arrow import read_ranges
+    from triokafka.spark.writing.foreach_batch import BatchContext, BatchRange, kafka_batch, write_kafka
 
 # Imported on first use: the doctor must work without the clients' packages.
 _HOMES: Final = {
-    "BatchContext": "triokafka.spark.writing.each_batch",
-    "BatchRange": "triokafka.spark.writing.each_batch",
+    "BatchContext": "triokafka.spark.writing.foreach_batch",
+    "BatchRange": "triokafka.spark.writing.foreach_batch",
     "LogExporter": "triokafka.spark.listener.query_lag",
     "OffsetCommitListener": "triokafka.spark.listener.offset_commit_listener",
     "PrometheusExporter": "triokafka.spark.listener.query_lag",
     "SourceLag": "triokafka.spark.listener.query_lag",
-    "kafka_batch": "triokafka.spark.writing.each_batch",
+    "kafka_batch": "triokafka.spark.writing.foreach_batch",
     "lag": "triokafka.spark.listener.query_lag",
-    "read_ranges": "triokafka.spark.reading.ranges",
+    "read_ranges": "triokafka.spark.reading.map_in_arrow",
     "wait_for_query": "triokafka.spark.listener.waiting",
-    "write_kafka": "triokafka.spark.writing.each_batch",
+    "write_kafka": "triokafka.spark.writing.foreach_batch",
 }
 _NOT_PUBLIC: Final = {"Any", "Final", "TYPE_CHECKING", "annotations", "import_module"}
 

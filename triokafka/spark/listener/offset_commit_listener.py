@@ -19,8 +19,9 @@ from triokafka.errors import KafkaError, UnknownMemberIdError
 from triokafka.loop_thread import loop_thread
 from triokafka.spark.client_cache import client_cache
 from triokafka.spark.listener.query_lag import Exporter, SourceLag, progress_lag
+from triokafka.spark.planning.bounds import Offsets
 from triokafka.spark.planning.client_settings import ClientSettings, HiddenValues
-from triokafka.spark.planning.offsets import Offsets, format_offsets
+from triokafka.spark.planning.offsets_json import format_offsets
 
 T = TypeVar("T")
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.planning.offsets import Offsets, parse_offsets
+from triokafka.spark.planning.bounds import Offsets
+from triokafka.spark.planning.offsets_json import parse_offsets
 from triokafka.structs import TopicPartition
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from triokafka.spark.planning.offsets import MAX_OFFSET, Offsets
+from triokafka.spark.planning.bounds import MAX_OFFSET, Offsets
 from triokafka.structs import TopicPartition
 
 UNSAMPLED_OFFSETS: Final = 100

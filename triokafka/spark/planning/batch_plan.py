@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from triokafka.errors import ConfigurationError
+from triokafka.spark.planning.bounds import EARLIEST, LATEST, Offsets
 from triokafka.spark.planning.brokers import Brokers
 from triokafka.spark.planning.data_loss import report_loss
-from triokafka.spark.planning.offsets import EARLIEST, LATEST, Offsets
+from triokafka.spark.planning.offset_resolution import resolve, settle
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.resolve import resolve, settle
 from triokafka.spark.planning.tasks import Task, TaskRange, merge, split, tasks
 from triokafka.structs import TopicPartition
 

@@ -18,8 +18,8 @@ import triokafka
 from triokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.loop_thread import loop_thread
 from triokafka.spark.client_cache import client_cache
+from triokafka.spark.planning.bounds import Offsets
 from triokafka.spark.planning.client_settings import in_option_names
-from triokafka.spark.planning.offsets import Offsets
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.topics import Assign
 from triokafka.structs import OffsetAndMetadata, TopicPartition

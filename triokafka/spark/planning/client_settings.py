@@ -17,7 +17,7 @@ from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOpti
 from triokafka.errors import ConfigurationError
 from triokafka.security.java_names import is_javas, python_options
 from triokafka.security.secret import Secret, reveal
-from triokafka.spark.planning.java_settings import (
+from triokafka.spark.planning.unknown_settings import (
     OF_PRODUCERS,
     PREFIX,
     is_passed_over,

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from triokafka.errors import ConfigurationError, KafkaError
-from triokafka.spark.planning.offsets import Offsets, format_offsets, parse_offsets
+from triokafka.spark.planning.bounds import Offsets
+from triokafka.spark.planning.offsets_json import format_offsets, parse_offsets
 from triokafka.structs import TopicPartition
 
 VERSION: Final = 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.planning.offsets import (
+from triokafka.spark.planning.bounds import (
     EARLIEST,
     LATEST,
     MAX_OFFSET,
@@ -21,9 +21,8 @@ from triokafka.spark.planning.offsets import (
     Bound,
     Everywhere,
     names,
-    parse_offsets,
-    parse_timestamps,
 )
+from triokafka.spark.planning.offsets_json import parse_offsets, parse_timestamps
 from triokafka.spark.planning.option_values import choice
 from triokafka.structs import TopicPartition
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from triokafka.errors import ConfigurationError
+from triokafka.spark.planning.bounds import EARLIEST, LATEST, AtGroup, Bound
 from triokafka.spark.planning.client_settings import GROUP_ID, ClientSettings, HiddenValues, client_settings, settable
 from triokafka.spark.planning.decoding import NAMES as DECODING_NAMES
 from triokafka.spark.planning.decoding import DecodingOptions
-from triokafka.spark.planning.java_settings import PREFIX, refuse_without_prefix
 from triokafka.spark.planning.offset_options import check_bounds, ending_bound, starting_bound
-from triokafka.spark.planning.offsets import EARLIEST, LATEST, AtGroup, Bound, parse_partitions
+from triokafka.spark.planning.offsets_json import parse_partitions
 from triokafka.spark.planning.option_values import choice, column_names, duration_ms, flag, whole
 from triokafka.spark.planning.topics import Assign, Subscribe, SubscribePattern, Topics
+from triokafka.spark.planning.unknown_settings import PREFIX, refuse_without_prefix
 
 _log: Final = logging.getLogger("triokafka.spark")
 

@@ -50,6 +50,6 @@ class TopicReader(DataSourceReader):  # type: ignore[misc] # pyspark has no type
         """Yield the records of one task; raises as `read_task` does."""
         # For a plan without ranges, Spark passes one partition without a value.
         if isinstance(partition, RangePartition):
-            from triokafka.spark.reading.task import read_task  # not needed for planning
+            from triokafka.spark.reading.task_reader import read_task  # not needed for planning
 
             yield from read_task(self.options, partition.ranges)

@@ -19,21 +19,14 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.planning.admission import Admission
+from triokafka.spark.planning.bounds import AtGroup, AtOffsets, Offsets, names
 from triokafka.spark.planning.brokers import Brokers, ask_brokers
 from triokafka.spark.planning.data_loss import report_loss
 from triokafka.spark.planning.initial_offsets_file import load_initial_offsets, store_initial_offsets
-from triokafka.spark.planning.offsets import (
-    AtGroup,
-    AtOffsets,
-    Offsets,
-    format_offsets,
-    names,
-    offsets_json,
-    parse_offsets,
-)
+from triokafka.spark.planning.micro_batch_plan import AvailableNowTarget, batch_ranges, went_back
+from triokafka.spark.planning.offset_resolution import resolve, settle
+from triokafka.spark.planning.offsets_json import format_offsets, offsets_json, parse_offsets
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.planning.resolve import resolve, settle
-from triokafka.spark.planning.stream_plan import AvailableNowTarget, batch_ranges, went_back
 from triokafka.spark.planning.tasks import tasks
 from triokafka.spark.reading.topic_reader import RangePartition
 from triokafka.structs import TopicPartition
@@ -212,7 +205,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task; raises as `read_task` does."""
         if isinstance(partition, RangePartition):
-            from triokafka.spark.reading.task import read_task
+            from triokafka.spark.reading.task_reader import read_task
 
             yield from read_task(self.options, partition.ranges)
 
@@ -299,7 +292,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         firsts = ask_brokers(self.options, earliest) if limited and new else {}
         start = {**firsts, **begin}
         if self._admission.limits_bytes:
-            from triokafka.spark.planning.samples import bytes_per_offset
+            from triokafka.spark.planning.size_estimates import bytes_per_offset
 
             self._sizes.update(bytes_per_offset(self.options, start, self._latest))
         end = self._admission.admit(start, self._latest, now_ms=self._now_ms(), bytes_per_offset=self._sizes)

@@ -19,7 +19,8 @@ from triokafka.spark.planning.client_settings import (
     settable,
     typed,
 )
-from triokafka.spark.planning.java_settings import (
+from triokafka.spark.planning.read_options import NAMES as NAMES_OF_READER
+from triokafka.spark.planning.unknown_settings import (
     OF_CONSUMERS,
     PREFIX,
     is_passed_over,
@@ -27,7 +28,6 @@ from triokafka.spark.planning.java_settings import (
     refuse_misspelt,
     refuse_without_prefix,
 )
-from triokafka.spark.planning.read_options import NAMES as NAMES_OF_READER
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

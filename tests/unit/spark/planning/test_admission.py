@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triokafka.spark.planning.admission import UNSAMPLED_OFFSETS, Admission, limit_bytes, prorate
-from triokafka.spark.planning.offsets import MAX_OFFSET
+from triokafka.spark.planning.bounds import MAX_OFFSET
 from triokafka.structs import TopicPartition
 
 A, B, C = (TopicPartition("orders", number) for number in range(3))

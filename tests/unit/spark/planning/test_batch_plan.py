@@ -12,8 +12,8 @@ import pytest
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.planning.batch_plan import plan_batch
+from triokafka.spark.planning.bounds import EARLIEST, LATEST, Offsets
 from triokafka.spark.planning.data_loss import KafkaDataLossError
-from triokafka.spark.planning.offsets import EARLIEST, LATEST, Offsets
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.tasks import Task, TaskRange
 from triokafka.structs import TopicPartition

@@ -11,21 +11,13 @@ import pytest
 
 from triokafka.client.config import ClientOptions, ConsumerOptions, ProducerOptions
 from triokafka.errors import ConfigurationError
+from triokafka.spark.planning.bounds import EARLIEST, LATEST, AtGroup, AtOffsets, AtTimestamp, AtTimestamps, Everywhere
 from triokafka.spark.planning.client_settings import in_option_names, settable
 from triokafka.spark.planning.decoding import DecodingOptions
-from triokafka.spark.planning.java_settings import OF_CONSUMERS, OF_PRODUCERS, WITHOUT_EFFECT
-from triokafka.spark.planning.offsets import (
-    EARLIEST,
-    LATEST,
-    AtGroup,
-    AtOffsets,
-    AtTimestamp,
-    AtTimestamps,
-    Everywhere,
-    parse_offsets,
-)
+from triokafka.spark.planning.offsets_json import parse_offsets
 from triokafka.spark.planning.read_options import NAMES, ReadOptions
 from triokafka.spark.planning.topics import Assign, Subscribe, SubscribePattern
+from triokafka.spark.planning.unknown_settings import OF_CONSUMERS, OF_PRODUCERS, WITHOUT_EFFECT
 from triokafka.spark.writing.write_options import WriteOptions
 from triokafka.structs import TopicPartition
 

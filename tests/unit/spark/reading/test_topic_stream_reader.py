@@ -13,9 +13,10 @@ import pytest
 
 from triokafka.errors import ConfigurationError
 from triokafka.spark.listener import offset_commit_listener as listener
-from triokafka.spark.planning import samples
+from triokafka.spark.planning import size_estimates
+from triokafka.spark.planning.bounds import Offsets
 from triokafka.spark.planning.data_loss import KafkaDataLossError
-from triokafka.spark.planning.offsets import Offsets, offsets_json
+from triokafka.spark.planning.offsets_json import offsets_json
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.tasks import TaskRange
 from triokafka.spark.reading import topic_stream_reader as stream
@@ -385,7 +386,7 @@ def test_bytes_limit_a_batch_also_where_sizes_cannot_be_looked_at(
 ) -> None:
     """The last known sizes apply; and few records are taken from a partition without any known size."""
     answers: list[dict[TopicPartition, float]] = [{}, {A: 10.0}, {}]
-    monkeypatch.setattr(samples, "bytes_per_offset", lambda *arguments: answers.pop(0))
+    monkeypatch.setattr(size_estimates, "bytes_per_offset", lambda *arguments: answers.pop(0))
     brokers.ends = [{A: 5_000}]
     asked = reader(maxBytesPerTrigger="3000")
     asked.initialOffset()

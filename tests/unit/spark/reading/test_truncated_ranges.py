@@ -16,7 +16,7 @@ from triokafka.client.range_session import RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.spark.planning.data_loss import KafkaDataLossError
 from triokafka.spark.planning.read_options import ReadOptions
-from triokafka.spark.reading.task import _batches
+from triokafka.spark.reading.task_reader import _batches
 from triokafka.structs import TopicPartition
 
 T0 = TopicPartition("t", 0)

@@ -14,13 +14,8 @@ from pyspark_triokafka import DefaultSource
 from tests.spark.frames import HEADERS, frame
 from triokafka.errors import ConfigurationError
 from triokafka.spark.writing.record_sink import Written, WrittenRange
-from triokafka.spark.writing.topic_writer import (
-    ArrowStreamWriter,
-    RowStreamWriter,
-    TaskWritten,
-    TopicWriter,
-    stream_writer,
-)
+from triokafka.spark.writing.task_writer import TaskWritten
+from triokafka.spark.writing.topic_writer import ArrowStreamWriter, RowStreamWriter, TopicWriter, stream_writer
 from triokafka.spark.writing.write_options import WriteOptions, check_columns
 from triokafka.structs import TopicPartition
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from triokafka.spark.planning.data_loss import KafkaDataLossError, report_loss
-from triokafka.spark.planning.stream_plan import AvailableNowTarget, ChangedTargetError, Ranges, batch_ranges, went_back
+from triokafka.spark.planning.micro_batch_plan import (
+    AvailableNowTarget,
+    ChangedTargetError,
+    Ranges,
+    batch_ranges,
+    went_back,
+)
 from triokafka.spark.planning.tasks import TaskRange
 from triokafka.structs import TopicPartition
 

@@ -9,7 +9,7 @@ import pytest
 
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.tasks import TaskRange
-from triokafka.spark.reading import task as reading
+from triokafka.spark.reading import task_reader
 
 
 @pytest.mark.parametrize(("given", "gathered"), [(None, 1), ("1", 1), ("4", 1), ("5", 2), ("8", 2)])
@@ -24,9 +24,9 @@ def test_fetch_ahead_counts_batches_as_spark_gets_them(
             asked.append(ahead)
             return iter(())
 
-    monkeypatch.setattr(reading, "loop_thread", Loop)
-    monkeypatch.setattr(reading, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(task_reader, "loop_thread", Loop)
+    monkeypatch.setattr(task_reader, "keep_freed_memory", lambda: None)
     more = {} if given is None else {"fetchAhead": given}
     options = ReadOptions.parse({"kafka.bootstrap.servers": "localhost:9092", "subscribe": "t", **more})
-    assert list(reading.read_task(options, (TaskRange("t", 0, 0, 10),))) == []
+    assert list(task_reader.read_task(options, (TaskRange("t", 0, 0, 10),))) == []
     assert asked == [gathered]

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from triokafka.errors import KafkaError
-from triokafka.spark.planning.offsets import Offsets, format_offsets, names
+from triokafka.spark.planning.bounds import Offsets, names
+from triokafka.spark.planning.offsets_json import format_offsets
 from triokafka.spark.planning.tasks import TaskRange
 from triokafka.structs import TopicPartition
 

@@ -1,4 +1,4 @@
-"""The bounds of a read, and offsets as JSON, in the forms of Spark's own Kafka connector. No I/O.
+"""Offsets as JSON, in the form of Spark's own Kafka connector: in options, and in checkpoints. No I/O.
 
 Spark writes the JSON of offsets into checkpoints and compares it as text, so its order is fixed: topics by name,
 partitions by number.
@@ -7,64 +7,12 @@ partitions by number.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from triokafka.errors import ConfigurationError
+from triokafka.spark.planning.bounds import MAX_OFFSET, Offsets
 from triokafka.structs import TopicPartition
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-MAX_OFFSET: Final = 2**63 - 1
-
-Offsets = Mapping[TopicPartition, int]
-"""The next offset to read, by partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Everywhere:
-    """The beginning (`EARLIEST`) or the end (`LATEST`) of every partition."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class AtOffsets:
-    """An offset by partition; `EARLIEST` and `LATEST` are allowed."""
-
-    offsets: Offsets
-
-
-@dataclass(frozen=True, slots=True)
-class AtTimestamp:
-    """The first record at or after ``timestamp_ms`` in every partition.
-
-    ``otherwise_latest`` applies to a start without such a record: True means the end of the partition, False an error.
-    An end without such a record is always the end of the partition.
-    """
-
-    timestamp_ms: int
-    otherwise_latest: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AtTimestamps:
-    """The first record at or after a timestamp by partition; see `AtTimestamp`."""
-
-    timestamps_ms: Offsets
-    otherwise_latest: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AtGroup:
-    """The committed offsets of a consumer group, in every partition."""
-
-    group_id: str
-
-
-Bound = Everywhere | AtOffsets | AtTimestamp | AtTimestamps | AtGroup
-"""One bound of a read: its start or its end."""
 
 
 def offsets_json(offsets: Offsets) -> dict[str, dict[str, int]]:
@@ -119,11 +67,6 @@ def parse_partitions(text: str) -> tuple[TopicPartition, ...]:
     except (ValueError, AttributeError, TypeError):
         raise ConfigurationError(f'Expected e.g. {{"topicA":[0,1],"topicB":[0,1]}}, got {text}') from None
     return tuple(sorted(found))
-
-
-def names(partitions: Iterable[TopicPartition]) -> str:
-    """Return partitions for a message: ``orders-0, orders-1``."""
-    return ", ".join(str(partition) for partition in sorted(partitions))
 
 
 def _by_partition(given: str | Mapping[str, Any], expected: str) -> dict[TopicPartition, int]:

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.planning.brokers import Brokers
-from triokafka.spark.planning.offsets import (
+from triokafka.spark.planning.bounds import (
     EARLIEST,
     LATEST,
     AtGroup,
@@ -20,6 +19,7 @@ from triokafka.spark.planning.offsets import (
     Offsets,
     names,
 )
+from triokafka.spark.planning.brokers import Brokers
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.structs import TopicPartition
 

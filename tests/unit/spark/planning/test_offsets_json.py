@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triokafka.errors import ConfigurationError
-from triokafka.spark.planning.offsets import (
+from triokafka.spark.planning.offsets_json import (
     format_offsets,
     offsets_json,
     parse_offsets,

@@ -18,8 +18,8 @@ import triokafka
 from tests.spark.topics import Record, delete_before, make_topic, options
 from triokafka.errors import ConfigurationError, KafkaTimeoutError
 from triokafka.spark.listener.offset_commit_listener import commit_to_group
-from triokafka.spark.writing import each_batch
-from triokafka.spark.writing.each_batch import (
+from triokafka.spark.writing import foreach_batch
+from triokafka.spark.writing.foreach_batch import (
     BatchContext,
     BatchRange,
     InterruptedBatchError,
@@ -85,7 +85,7 @@ def test_a_function_gets_its_batch_and_does_its_work_once(
     with pytest.raises(Exception, match="the machine is on fire"):
         run(spark, bootstrap, topic, work, tmp_path)
     fail = False
-    with caplog.at_level(logging.WARNING, logger="triokafka.spark.writing.each_batch"):
+    with caplog.at_level(logging.WARNING, logger="triokafka.spark.writing.foreach_batch"):
         run(spark, bootstrap, topic, work, tmp_path)
     one, two = TopicPartition(topic, 0), TopicPartition(topic, 1)
     assert seen == [
@@ -107,11 +107,11 @@ def test_the_second_format_of_the_offset_log_is_read_too(
     """In that format, only the rows show where a query starts."""
     topic = make_topic(bootstrap, [Record(b"x")] * 15)
     seen: list[dict[TopicPartition, BatchRange]] = []
-    from_rows = each_batch._seen
+    from_rows = foreach_batch._seen
 
     @kafka_batch(bootstrap_servers=bootstrap)
     def work(frame: Any, context: BatchContext) -> None:
-        monkeypatch.setattr(each_batch, "_seen", from_rows if context.batch_id == 0 else lambda frame: {})
+        monkeypatch.setattr(foreach_batch, "_seen", from_rows if context.batch_id == 0 else lambda frame: {})
         seen.append(context.ranges)
 
     spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
@@ -204,7 +204,7 @@ def test_end_offsets_are_committed_even_if_brokers_do_not_report_log_starts(
     def never(*arguments: Any) -> Any:
         raise trio.TooSlowError
 
-    monkeypatch.setattr(each_batch, "ask_admin", never)
+    monkeypatch.setattr(foreach_batch, "ask_admin", never)
     with pytest.raises(KafkaTimeoutError, match="the brokers returned no offsets within 30 s"):
         _ = context.ranges
     assert context.commit_offsets()
@@ -294,7 +294,7 @@ def test_unknown_ids_and_missing_names_raise_descriptive_errors() -> None:
 @pytest.mark.parametrize("servers", ["one:1,two:2", ["one:1", "two:2"]])
 def test_write_kafka_writes_to_the_brokers_of_the_decorator(monkeypatch: pytest.MonkeyPatch, servers: Any) -> None:
     written: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(each_batch, "write_kafka", lambda frame, topic, **options: written.append((topic, options)))
+    monkeypatch.setattr(foreach_batch, "write_kafka", lambda frame, topic, **options: written.append((topic, options)))
     kafka_batch(bootstrap_servers=servers)(lambda frame, context: context.write_kafka(frame, "t", x="y"))(Frame(), 0)
     assert written == [("t", {"kafka.bootstrap.servers": "one:1,two:2", "x": "y"})]
 

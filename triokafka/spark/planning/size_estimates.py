@@ -12,8 +12,8 @@ from triokafka.errors import KafkaError
 from triokafka.loop_thread import loop_thread
 from triokafka.records import ConsumerRecord
 from triokafka.spark.planning.admission import backlog
+from triokafka.spark.planning.bounds import Offsets
 from triokafka.spark.planning.client_settings import in_option_names
-from triokafka.spark.planning.offsets import Offsets
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.structs import TopicPartition
 

@@ -22,8 +22,9 @@ from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptio
 from triokafka.errors import ConfigurationError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.spark.listener.offset_commit_listener import ask_admin, commit_to_group
 from triokafka.spark.listener.query_lag import kafka_offsets
+from triokafka.spark.planning.bounds import Offsets
 from triokafka.spark.planning.client_settings import HiddenValues
-from triokafka.spark.planning.offsets import Offsets, parse_offsets
+from triokafka.spark.planning.offsets_json import parse_offsets
 from triokafka.spark.writing.ledger import Ledger
 from triokafka.structs import TopicPartition
 

@@ -13,7 +13,7 @@ from triokafka.spark.planning.brokers import ask_brokers
 from triokafka.spark.planning.client_settings import HiddenValues
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.tasks import Task
-from triokafka.spark.reading.task import read_task
+from triokafka.spark.reading.task_reader import read_task
 from triokafka.spark.schema import spark_schema
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.loop_thread import loop_thread
 from triokafka.records.kernel import time_beyond
 from triokafka.spark.client_cache import client_cache
+from triokafka.spark.planning.bounds import EARLIEST, LATEST, names
 from triokafka.spark.planning.brokers import without_frames
 from triokafka.spark.planning.data_loss import report_loss
-from triokafka.spark.planning.offsets import EARLIEST, LATEST, names
 from triokafka.spark.planning.read_options import ReadOptions
 from triokafka.spark.planning.tasks import Task, TaskRange
 from triokafka.spark.reading.worker_memory import keep_freed_memory, keep_what_is_loaded
