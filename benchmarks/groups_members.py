@@ -21,7 +21,7 @@ from triokafka.protocol.api.heartbeat import HeartbeatRequest
 from triokafka.protocol.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from triokafka.protocol.consumer_protocol import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 # The newest versions that all brokers support.
 JOIN: Final = 5

@@ -20,7 +20,7 @@ from triokafka.cli.counting import counted
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.perf.produce_settings import Settings
 from triokafka.cli.progress import say
-from triokafka.cli.reaching import hooked
+from triokafka.cli.unreachable_brokers import hooked
 
 
 def compare(bootstrap: str | None, against: str, settings: Settings, rounds: int) -> None:

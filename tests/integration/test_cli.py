@@ -17,8 +17,7 @@ import pytest
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_output import without_waiting
 from tests.support.tool import Tool
-from triokafka.cli import produce_run
-from triokafka.cli import reaching as reaching_module
+from triokafka.cli import produce_run, unreachable_brokers
 from triokafka.cli.app import run
 from triokafka.cli.line_reader import Item
 
@@ -533,7 +532,7 @@ class TestWithoutABroker:
             yield Tool(f"127.0.0.1:{reserved.getsockname()[1]}", capfdbinary, monkeypatch)
 
     def test_consume_prints_what_it_waits_for(self, unreachable: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reaching_module, "SILENCE", 0.2)
+        monkeypatch.setattr(unreachable_brokers, "SILENCE", 0.2)
         done = unreachable("consume", "t", "--timeout", "500")
         assert done.status == 1
         refused = f"could not connect to bootstrap server {unreachable.bootstrap}: Connection refused"
@@ -541,7 +540,7 @@ class TestWithoutABroker:
         assert f"triokafka: no broker has responded within 0.5 s: {refused}. Is a broker" in done.err.splitlines()[-1]
 
     def test_waiting_for_a_silent_broker_is_reported(self, tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reaching_module, "SILENCE", 0.2)
+        monkeypatch.setattr(unreachable_brokers, "SILENCE", 0.2)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             tool.bootstrap = f"127.0.0.1:{silent.getsockname()[1]}"
             done = tool("consume", "t", "--timeout", "500", waiting=True)

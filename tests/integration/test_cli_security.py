@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.tool import Tool
-from triokafka.cli.acls.chosen import ChosenAcls
+from triokafka.cli.acls.acl_flags import ChosenAcls
 from triokafka.cli.add_scram import scram_record
 from triokafka.cli.app import run
 from triokafka.security.acl import AclOperation, AclPatternType, AclPermissionType

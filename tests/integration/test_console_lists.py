@@ -10,7 +10,7 @@ import trio
 
 import triokafka
 from tests.support.console_server import served_console
-from triokafka.console import answers, cluster_view, sessions
+from triokafka.console import answer_cache, cluster_view, sessions
 from triokafka.console.cluster_view import ClusterView
 from triokafka.console.limits import ConsoleLimits
 from triokafka.testing import running_broker
@@ -43,7 +43,7 @@ async def test_a_page_of_topics_describes_no_others(monkeypatch: pytest.MonkeyPa
 
 async def test_topics_that_the_samples_described_are_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Listing the names of all topics of a large cluster takes a quarter of a second."""
-    monkeypatch.setattr(answers, "_FRESH", 3600.0)
+    monkeypatch.setattr(answer_cache, "_FRESH", 3600.0)
     async with running_broker() as broker:
         view = ClusterView({"bootstrap_servers": broker.bootstrap_servers}, RealWorld(), ConsoleLimits())
         async with view.admin as admin:

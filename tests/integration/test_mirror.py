@@ -21,7 +21,8 @@ from tests.support.read_back import read_all
 from tests.support.waiting import eventually
 from triokafka.errors import ConfigurationError
 from triokafka.mirror import Mirror, MirrorOptions
-from triokafka.mirror.progress import read_checkpoints, read_positions
+from triokafka.mirror.failover import read_checkpoints
+from triokafka.mirror.lag import read_positions
 from triokafka.security.acl import (
     AclBinding,
     AclBindingFilter,

@@ -17,7 +17,7 @@ from tests.interop.mirror_maker import mirror_maker, mirror_records
 from tests.support.broker_process import broker_process
 from tests.support.read_back import read_all
 from triokafka.mirror import Mirror, MirrorOptions
-from triokafka.mirror.progress import GroupCheckpoint, read_checkpoints
+from triokafka.mirror.failover import GroupCheckpoint, read_checkpoints
 
 pytestmark = pytest.mark.interop
 

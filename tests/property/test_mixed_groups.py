@@ -22,7 +22,7 @@ from tests.unit.coordinator.rig import Topics
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import Change, GroupChange
-from triokafka.protocol.embedded import (
+from triokafka.protocol.consumer_protocol import (
     AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

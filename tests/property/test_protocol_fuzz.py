@@ -16,7 +16,7 @@ from construct import ConstructError
 
 from tests.unit.protocol.fillings import name_of, rich, stored_messages, wire_messages
 from triokafka.errors import ProtocolError, UnsupportedVersionError
-from triokafka.protocol import api, embedded, frames
+from triokafka.protocol import api, consumer_protocol, frames
 from triokafka.protocol.message import Message
 from triokafka.protocol.stored.metadata_record import decode_record
 
@@ -120,7 +120,7 @@ def test_random_requests_give_a_request_or_a_proper_refusal() -> None:
         assert header.size <= len(frame)
 
 
-@pytest.mark.parametrize("decode", [decode_record, embedded.ConsumerProtocolSubscription.decode_versioned])
+@pytest.mark.parametrize("decode", [decode_record, consumer_protocol.ConsumerProtocolSubscription.decode_versioned])
 def test_random_bytes_with_a_version_in_front_are_refused(decode: Any) -> None:
     rng = random.Random(3)
     for _ in range(MORE_FRAMES):

@@ -16,7 +16,7 @@ from tests.support.read_back import read_all
 from tests.support.simulated import current_simulation, simulated
 from tests.support.simulated_cluster import SimulatedCluster
 from triokafka.mirror import Mirror, MirrorOptions
-from triokafka.mirror.progress import read_positions
+from triokafka.mirror.lag import read_positions
 from triokafka.structs import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

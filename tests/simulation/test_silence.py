@@ -18,7 +18,7 @@ from triokafka.client.range_session import RangeSession
 from triokafka.client.reader import RangeReader
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker
-from triokafka.testing.network import Network
+from triokafka.testing.simulated_network import Network
 
 LONGEST: Final = 10.0
 HOLE: Final = 15.0

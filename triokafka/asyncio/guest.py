@@ -17,7 +17,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 from typing import Any, Final
 
-from triokafka.asyncio.interrupts import hold_interrupts
+from triokafka.asyncio.keyboard_interrupts import hold_interrupts
 from triokafka.asyncio.loop_sockets import LoopSockets, LoopWorld
 from triokafka.asyncio.stepped_run import NEVER, Calls, SteppedRun, is_possible
 from triokafka.errors import IllegalStateError

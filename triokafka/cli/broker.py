@@ -6,7 +6,7 @@ import click
 
 from triokafka.cli.broker_options import BrokerOptions, WrongUse
 from triokafka.cli.output import examples
-from triokafka.cli.values import Integer, configured, text_of_file
+from triokafka.cli.parameter_types import Integer, configured, text_of_file
 
 
 @click.command(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from triokafka.cli.client_properties import pair, read_properties_text
 from triokafka.cli.config_entities import (
     ALL_TYPES,
     QUOTA_PARTS,
@@ -16,11 +17,11 @@ from triokafka.cli.config_entities import (
     quota_entity,
     words,
 )
-from triokafka.cli.connection import admin_command, controller_option, pair, read_properties_text
+from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
+from triokafka.cli.parameter_types import INT32, whole_number
 from triokafka.cli.quotas import print_quotas, quota_number
 from triokafka.cli.user_configs import credentials, has_credentials, print_credentials, taken_alterations
-from triokafka.cli.values import INT32, whole_number
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

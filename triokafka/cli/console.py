@@ -10,7 +10,7 @@ import click
 from triokafka.cli.broker_options import WrongUse, address_of, property_of
 from triokafka.cli.connection import AdminConnection, admin_options, client_options
 from triokafka.cli.output import examples
-from triokafka.cli.values import configured
+from triokafka.cli.parameter_types import configured
 
 if TYPE_CHECKING:
     from triokafka.console.serving import ConsoleAddress

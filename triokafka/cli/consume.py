@@ -7,26 +7,19 @@ from typing import Any
 
 import click
 
+from triokafka.cli.client_properties import pairs_or_empty, read_properties, read_properties_text, setting
 from triokafka.cli.completion_values import group_names, topic_names
-from triokafka.cli.connection import (
-    bootstrap_option,
-    client_options,
-    configuration_options,
-    pairs_or_empty,
-    read_properties,
-    read_properties_text,
-    setting,
-)
+from triokafka.cli.connection import bootstrap_option, client_options, configuration_options
 from triokafka.cli.consume_run import ConsumedTopics, ConsumeRun
 from triokafka.cli.consume_start import parse_position
 from triokafka.cli.format_options import format_options, registry_options
+from triokafka.cli.format_string import FormatFormatter
 from triokafka.cli.formatters import make_formatter
 from triokafka.cli.output import examples
+from triokafka.cli.parameter_types import PARTITION, FiniteNumber, Integer
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, decoder
-from triokafka.cli.record_format import FormatFormatter
 from triokafka.cli.slow_work import SlowWork
 from triokafka.cli.topic_argument import TopicCommand
-from triokafka.cli.values import PARTITION, FiniteNumber, Integer
 
 
 @click.command(

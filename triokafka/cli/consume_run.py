@@ -15,10 +15,10 @@ import click
 from triokafka.cli.consume_start import StartPosition, seek
 from triokafka.cli.counting import counted
 from triokafka.cli.formatters import Formatter
+from triokafka.cli.parameter_types import configured
 from triokafka.cli.progress import Advance, progress, shows_progress
-from triokafka.cli.reaching import SILENCE, Reaching, hooked
 from triokafka.cli.slow_work import SlowWork
-from triokafka.cli.values import configured
+from triokafka.cli.unreachable_brokers import SILENCE, Reaching, hooked
 from triokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from triokafka.structs import TopicPartition
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from triokafka.cli.values import INT64, whole_number
+from triokafka.cli.parameter_types import INT64, whole_number
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import click
 
 from triokafka.cli.connection import admin_command
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import principal_of, text_of_file
+from triokafka.cli.parameter_types import principal_of, text_of_file
 from triokafka.security.secret import reveal
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from triokafka.cli.connection import AdminConnection, admin_options
 from triokafka.cli.failures import describe, outcomes_of
 from triokafka.cli.output import confirm, examples, output_options, print_json
 from triokafka.cli.partition_files import entries, number, read_json, text
-from triokafka.cli.reaching import raise_without_brokers
+from triokafka.cli.unreachable_brokers import raise_without_brokers
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.connection import admin_command, controller_option, pairs
+from triokafka.cli.client_properties import pairs
+from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.reaching import raise_without_brokers
-from triokafka.cli.values import Integer
+from triokafka.cli.parameter_types import Integer
+from triokafka.cli.unreachable_brokers import raise_without_brokers
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from triokafka.cli.parameter_types import text_of_file
 from triokafka.cli.record_codecs import FORMAT_HELP, RegistryOptions
-from triokafka.cli.values import text_of_file
 
 F = TypeVar("F", bound=Callable[..., Any])
 

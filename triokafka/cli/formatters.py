@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from triokafka.cli.properties import check_properties, imported, made, text_of, truth
 from triokafka.cli.record_codecs import Decode, RegistryOptions, decoder
+from triokafka.cli.user_classes import check_properties, imported, made, text_of, truth
 
 if TYPE_CHECKING:
     from triokafka.protocol.stored.versioned import VersionedMessage

@@ -10,8 +10,8 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json
+from triokafka.cli.parameter_types import INT64, whole_number
 from triokafka.cli.partition_filters import NOTHING_MATCHES, of_patterns, of_topic
-from triokafka.cli.values import INT64, whole_number
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

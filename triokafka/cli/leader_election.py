@@ -10,8 +10,8 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.failures import describe, outcomes_of
 from triokafka.cli.output import examples, output_options, print_json
+from triokafka.cli.parameter_types import PARTITION
 from triokafka.cli.partition_files import read_partitions
-from triokafka.cli.values import PARTITION
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from triokafka.cli.properties import check_properties, imported, made, text_of, truth
+from triokafka.cli.user_classes import check_properties, imported, made, text_of, truth
 
 
 class Item(NamedTuple):

@@ -11,8 +11,8 @@ import click
 from triokafka.cli.connection import admin_command
 from triokafka.cli.failures import describe as described
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
+from triokafka.cli.parameter_types import Integer
 from triokafka.cli.progress import progress, shows_progress
-from triokafka.cli.values import Integer
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

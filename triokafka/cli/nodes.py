@@ -8,7 +8,7 @@ import click
 
 from triokafka.cli.connection import AdminConnection, admin_command, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import PARTITION
+from triokafka.cli.parameter_types import PARTITION
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from triokafka.cli.values import text_of_file
+from triokafka.cli.parameter_types import text_of_file
 from triokafka.structs import TopicPartition
 
 T = TypeVar("T")

@@ -6,27 +6,19 @@ from typing import Any, Final
 
 import click
 
+from triokafka.cli.client_properties import pair, pairs_or_empty, read_properties, read_properties_text, setting
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import (
-    bootstrap_option,
-    client_options,
-    configuration_options,
-    pair,
-    pairs_or_empty,
-    read_properties,
-    read_properties_text,
-    setting,
-)
+from triokafka.cli.connection import bootstrap_option, client_options, configuration_options
 from triokafka.cli.format_options import format_options, registry_options
+from triokafka.cli.format_string import FormatReader, encode_text, encoding_reader
 from triokafka.cli.line_reader import make_reader, nulling_reader
 from triokafka.cli.output import examples
+from triokafka.cli.parameter_types import PARTITION, FiniteNumber, Integer, bytes_of_file
 from triokafka.cli.produce_run import ProduceRun, SharedAttributes
-from triokafka.cli.properties import text_of
 from triokafka.cli.record_codecs import REGISTRY_FORMATS, encoder
-from triokafka.cli.record_format import FormatReader, encode_text, encoding_reader
 from triokafka.cli.slow_work import SlowWork
 from triokafka.cli.topic_argument import TopicCommand
-from triokafka.cli.values import PARTITION, FiniteNumber, Integer, bytes_of_file
+from triokafka.cli.user_classes import text_of
 
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -13,10 +13,10 @@ import click
 from triokafka.cli.app import describe
 from triokafka.cli.counting import counted
 from triokafka.cli.line_reader import Item, Lines, Reader
+from triokafka.cli.parameter_types import configured
 from triokafka.cli.progress import progress, shows_progress, size_of_input
-from triokafka.cli.reaching import SILENCE, hooked
 from triokafka.cli.slow_work import SlowWork
-from triokafka.cli.values import configured
+from triokafka.cli.unreachable_brokers import SILENCE, hooked
 from triokafka.errors import KafkaError, MessageSizeTooLargeError
 
 if TYPE_CHECKING:

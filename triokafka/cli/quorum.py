@@ -11,7 +11,7 @@ import click
 
 from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import Integer, configured, text_of_file
+from triokafka.cli.parameter_types import Integer, configured, text_of_file
 from triokafka.structs import address_text, format_uuid, parse_uuid
 
 if TYPE_CHECKING:

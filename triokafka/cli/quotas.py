@@ -12,7 +12,7 @@ import click
 from triokafka.cli.config_entities import QUOTA_PARTS, Entity, chosen_entities, entity_options, quota_entity, words
 from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.values import FiniteNumber
+from triokafka.cli.parameter_types import FiniteNumber
 from triokafka.quota_precedence import CLIENT_ID, IP, USER, EntityParts, address_levels, effective_quota
 
 if TYPE_CHECKING:

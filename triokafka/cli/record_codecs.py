@@ -55,7 +55,7 @@ class RegistryOptions(NamedTuple):
 
     def client(self, option: str) -> SchemaRegistry:
         """Return the registry's client. Without an address that is a usage error of ``option``."""
-        from triokafka.cli.values import configured
+        from triokafka.cli.parameter_types import configured
         from triokafka.formats import SchemaRegistry
 
         if self.url is None:
@@ -73,7 +73,7 @@ def decoder(option: str, name: str | None, registry: RegistryOptions) -> Decode 
     if name in (None, "text"):
         return None
     if name in REGISTRY_FORMATS:
-        from triokafka.formats.values import ValueDecoder
+        from triokafka.formats.value_codecs import ValueDecoder
 
         return ValueDecoder(registry.client(option)).decode
     if name == "hex":
@@ -97,7 +97,7 @@ def encoder(option: str, name: str | None, registry: RegistryOptions, *, topic: 
     if name in (None, "text"):
         return None
     if name in REGISTRY_FORMATS:
-        from triokafka.formats.values import ValueEncoder
+        from triokafka.formats.value_codecs import ValueEncoder
 
         schema = registry.key_schema if is_key else registry.value_schema
         if schema is not None and name == "registry":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from triokafka.cli.reaching import SILENCE
+from triokafka.cli.unreachable_brokers import SILENCE
 
 if TYPE_CHECKING:
     from triokafka.cli.record_codecs import RegistryOptions

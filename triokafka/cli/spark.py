@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from triokafka.cli.connection import pairs
+from triokafka.cli.client_properties import pairs
 from triokafka.cli.output import CommandGroup, examples
 from triokafka.spark.doctor import Finding, diagnose
 

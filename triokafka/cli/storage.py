@@ -12,7 +12,7 @@ import click
 
 from triokafka.cli.cluster.layout import new_id
 from triokafka.cli.output import CommandGroup, examples
-from triokafka.cli.values import configured, text_of_file
+from triokafka.cli.parameter_types import configured, text_of_file
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.config import BrokerConfig

@@ -13,8 +13,8 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import CommandGroup, examples, output_options, print_json
-from triokafka.cli.reaching import raise_without_brokers
-from triokafka.cli.values import INT32, Integer
+from triokafka.cli.parameter_types import INT32, Integer
+from triokafka.cli.unreachable_brokers import raise_without_brokers
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

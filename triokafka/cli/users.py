@@ -10,7 +10,7 @@ import click
 
 from triokafka.cli.connection import AdminConnection, admin_command, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json
-from triokafka.cli.values import Integer, text_of_file
+from triokafka.cli.parameter_types import Integer, text_of_file
 from triokafka.security.scram_credentials import MAX_ITERATIONS, MIN_ITERATIONS, ScramMechanism
 
 if TYPE_CHECKING:

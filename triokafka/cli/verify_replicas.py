@@ -10,11 +10,11 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.failures import describe
 from triokafka.cli.output import examples, output_options, print_json
+from triokafka.cli.parameter_types import Integer
 from triokafka.cli.partition_filters import NOTHING_MATCHES, of_patterns, of_topic
 from triokafka.cli.progress import progress, shows_progress
 from triokafka.cli.replica_comparison import Difference, ReplicaComparison, ReplicaEntries
-from triokafka.cli.topics.chosen import configs_of
-from triokafka.cli.values import Integer
+from triokafka.cli.topics.topic_selection import configs_of
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from triokafka.errors import ConfigurationError
 from triokafka.security.client_security import ClientSecurity, SaslSettings
-from triokafka.security.jaas import LoginModule, parse_jaas
-from triokafka.security.jaas_file import CLIENT_SECTION, LOGIN_MODULES, login_module
+from triokafka.security.jaas import CLIENT_SECTION, LOGIN_MODULES, LoginModule, login_module, parse_jaas
 from triokafka.security.kerberos.login import KerberosSettings, gssapi_library
 from triokafka.security.kerberos.login import settings_of as kerberos_settings
 from triokafka.security.oauth.options import (

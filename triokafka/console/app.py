@@ -95,7 +95,7 @@ def console_app(options: ConsoleOptions, world: World, nursery: trio.Nursery) ->
     decoder = None
     if options.registry is not None:
         from triokafka.formats.registry import SchemaRegistry
-        from triokafka.formats.values import ValueDecoder
+        from triokafka.formats.value_codecs import ValueDecoder
 
         decoder = ValueDecoder(SchemaRegistry(options.registry))
     token = world.random_bytes(16).hex()

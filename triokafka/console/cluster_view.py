@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 from triokafka.client.admin import AdminClient
 from triokafka.client.admin.group_types import GroupDescription, GroupListing
 from triokafka.client.admin.types import ClusterDescription, ConfigResource, TopicDescription, TopicListing
-from triokafka.console.answers import Answers
+from triokafka.console.answer_cache import AnswerCache
 from triokafka.console.as_json import as_json
 from triokafka.console.cluster_metrics import ClusterMetrics
-from triokafka.console.history import GroupHistory
+from triokafka.console.group_history import GroupHistory
 from triokafka.console.limits import ConsoleLimits
 from triokafka.errors import BrokerNotAvailableError, KafkaError, UnsupportedVersionError
 from triokafka.structs import TopicPartition
@@ -32,7 +32,7 @@ class ClusterView:
         self.metrics = ClusterMetrics(limits)
         self._limits = limits
         self._world = world
-        self._answers = Answers(world.now)
+        self._answers = AnswerCache(world.now)
 
     # ---------------------------------------------------------------- the cluster
 

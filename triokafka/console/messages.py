@@ -17,7 +17,7 @@ from triokafka.records import ConsumerRecord
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from triokafka.formats.values import ValueDecoder
+    from triokafka.formats.value_codecs import ValueDecoder
 
 MOST_RECORDS: Final = 500
 _MOST_ANSWER: Final = 16 << 20

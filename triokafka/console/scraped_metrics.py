@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from triokafka.console.exposition import CHARTED, readings
+from triokafka.console.charted_metrics import CHARTED, readings
 from triokafka.console.http_get import HttpEndpoint
 from triokafka.console.limits import ConsoleLimits
 from triokafka.console.series import CounterRates, SeriesHistory

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from triokafka.errors import KafkaError
 
 if TYPE_CHECKING:
-    from triokafka.formats.values import ValueDecoder
+    from triokafka.formats.value_codecs import ValueDecoder
 
 MOST_CHARACTERS: Final = 64 << 10
 """Characters of one value that the page shows."""

@@ -27,7 +27,7 @@ from triokafka.mirror.cluster_side import ClusterSide
 from triokafka.mirror.flow_state import FlowState, PartitionFlow
 from triokafka.mirror.naming import positions_topic
 from triokafka.mirror.options import MirrorOptions
-from triokafka.mirror.positions import decode_positions, encode_changes
+from triokafka.mirror.stored_positions import decode_positions, encode_changes
 from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition

@@ -14,7 +14,7 @@ from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.client.deliveries import Deliveries
 from triokafka.mirror.offset_sync_rule import OffsetSyncRule
 from triokafka.mirror.offset_translation import OffsetTranslation
-from triokafka.mirror.positions import StoredPosition
+from triokafka.mirror.stored_positions import StoredPosition
 from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.records import ConsumerRecord
 from triokafka.structs import OffsetAndMetadata, TopicPartition

@@ -20,8 +20,8 @@ from triokafka.mirror.flow_state import FlowState
 from triokafka.mirror.heartbeats import write_heartbeat
 from triokafka.mirror.offset_syncs import write_offset_syncs
 from triokafka.mirror.options import MirrorOptions
-from triokafka.mirror.positions import MirrorPositionsError
 from triokafka.mirror.state_topics import StateTopics
+from triokafka.mirror.stored_positions import MirrorPositionsError
 from triokafka.mirror.topic_replication import TopicReplication
 from triokafka.trio_context import require_trio
 from triokafka.world import World

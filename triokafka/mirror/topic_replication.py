@@ -11,10 +11,9 @@ from zlib import crc32
 from triokafka.client.admin import AdminClient
 from triokafka.client.admin.types import ConfigEntry, ConfigResource, NewTopic, TopicDescription
 from triokafka.errors import ConfigurationError, KafkaError, UnsupportedVersionError
-from triokafka.mirror.active_flow import topics_of_active_flow
 from triokafka.mirror.cluster_side import ClusterSide
+from triokafka.mirror.cycles import are_one_cluster, topics_of_active_flow
 from triokafka.mirror.naming import IdentityNaming, is_internal
-from triokafka.mirror.one_cluster import are_one_cluster
 from triokafka.mirror.options import MirrorOptions
 from triokafka.protocol.configuration import ConfigSource
 from triokafka.structs import TopicPartition

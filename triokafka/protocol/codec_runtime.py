@@ -1,4 +1,4 @@
-"""Runtime of the generated codecs: rare paths (long varints, tagged sections, ids) and their internal exceptions.
+"""Runtime of the generated codecs: rare paths (long varints, ids) and their internal exceptions.
 
 Nothing here depends on a message. The exceptions never leave ``Message.decode`` and ``Message.encode``, which turn them
 into ``ProtocolError`` and ``UnsupportedVersionError``.
@@ -6,13 +6,12 @@ into ``ProtocolError`` and ``UnsupportedVersionError``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import Any, Final, TypeVar
 from uuid import UUID, SafeUUID
 
 from triokafka.protocol.primitives import MAX_STRING, NIL_UUID
-from triokafka.protocol.tagged_fields import pack_tags
 from triokafka.structs import Buffer
 from triokafka.varint import encode_uvarint
 
@@ -170,39 +169,3 @@ def in_portions(elements: Sequence[_T], out: list[Buffer], marks: list[int]) -> 
                 out[start:] = [b"".join(out[start:])]
                 marks.append(start)
             limit = len(out) + _MOST_PIECES
-
-
-def read_unknown_tags(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
-    """Read a tagged section of which no tag is known: its fields as raw bytes, and the next position."""
-    count, position = read_uvarint(data, position)
-    start = position
-    for _ in range(count):
-        _, position = read_uvarint(data, position)
-        size, position = read_uvarint(data, position)
-        position += size
-        if position > end:
-            raise Malformed(f"tagged field of {size} bytes is more than what is left")
-    return bytes(data[start:position]) or None, position
-
-
-def parse_raw_tags(raw: bytes) -> dict[int, bytes]:
-    """Tagged fields by tag from their concatenated encodings, as decoders keep them."""
-    tags = {}
-    position = 0
-    while position < len(raw):
-        tag, position = read_uvarint(raw, position)
-        size, position = read_uvarint(raw, position)
-        tags[tag] = raw[position : position + size]
-        position += size
-    return tags
-
-
-def tag_section(unknown: Mapping[int, bytes], known: Mapping[int, bytes]) -> bytes:
-    """The tagged section with unknown and known fields, by ascending tag."""
-    return pack_tags({**unknown, **known})
-
-
-def check_size(position: int, end: int) -> None:
-    """Refuse a tagged field whose data was shorter or longer than announced."""
-    if position != end:
-        raise Malformed("tagged field has another size than announced")

@@ -14,10 +14,9 @@ from uuid import UUID
 
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol import compiler
-from triokafka.protocol.codec_runtime import parse_raw_tags
 from triokafka.protocol.primitives import ArrayType
 from triokafka.protocol.structures import Absent, NullableStructure, Structure
-from triokafka.protocol.tagged_fields import TaggedField, TaggedFields
+from triokafka.protocol.tagged_fields import TaggedField, TaggedFields, parse_raw_tags
 
 _ANY_VERSION: Final = 32767
 _UNSET: Final[Any] = object()

@@ -8,7 +8,7 @@ from struct import Struct as Packer
 from typing import Any
 
 from triokafka.named_tuple import NamedTuple
-from triokafka.protocol import codec_runtime
+from triokafka.protocol import codec_runtime, tagged_fields
 from triokafka.protocol.primitives import NIL_UUID
 from triokafka.protocol.structures import Structure
 
@@ -35,6 +35,7 @@ class SourceWriter:
             "new": object.__new__,
             "bad_length": bad_length,
             **{name: getattr(codec_runtime, name) for name in _RUNTIME},
+            **{name: getattr(tagged_fields, name) for name in _OF_TAGS},
         }
         self._depth = 0
         self._count = 0
@@ -99,10 +100,10 @@ class SourceWriter:
 
 
 _RUNTIME = (
-    "FEW_ELEMENTS", "Malformed", "NotInVersion", "ONE_BYTE", "check_size", "in_portions", "read_string_length",
-    "read_unknown_tags", "read_uvarint", "read_zigzag", "tag_section", "too_much_memory", "uuid_of",
-    "write_string_length", "write_uvarint", "write_zigzag",
+    "FEW_ELEMENTS", "Malformed", "NotInVersion", "ONE_BYTE", "in_portions", "read_string_length", "read_uvarint",
+    "read_zigzag", "too_much_memory", "uuid_of", "write_string_length", "write_uvarint", "write_zigzag",
 )  # fmt: skip
+_OF_TAGS = ("check_size", "read_unknown_tags", "tag_section")
 
 
 def bad_length(length: int, left: int) -> codec_runtime.Malformed:

@@ -8,7 +8,9 @@ from typing import Any, BinaryIO, Final
 from construct import Construct, Renamed, StreamError, stream_read
 
 from triokafka.named_tuple import NamedTuple
+from triokafka.protocol.codec_runtime import Malformed, read_uvarint
 from triokafka.protocol.primitives import Number, UuidType, UVarInt, remaining
+from triokafka.structs import Buffer
 from triokafka.varint import encode_uvarint
 
 
@@ -86,3 +88,39 @@ def pack_tags(section: Mapping[int, bytes]) -> bytes:
     for tag in sorted(section):
         out += (encode_uvarint(tag), encode_uvarint(len(section[tag])), section[tag])
     return b"".join(out)
+
+
+def read_unknown_tags(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    """Read a tagged section of which no tag is known: its fields as raw bytes, and the next position."""
+    count, position = read_uvarint(data, position)
+    start = position
+    for _ in range(count):
+        _, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        position += size
+        if position > end:
+            raise Malformed(f"tagged field of {size} bytes is more than what is left")
+    return bytes(data[start:position]) or None, position
+
+
+def parse_raw_tags(raw: bytes) -> dict[int, bytes]:
+    """Tagged fields by tag from their concatenated encodings, as decoders keep them."""
+    tags = {}
+    position = 0
+    while position < len(raw):
+        tag, position = read_uvarint(raw, position)
+        size, position = read_uvarint(raw, position)
+        tags[tag] = raw[position : position + size]
+        position += size
+    return tags
+
+
+def tag_section(unknown: Mapping[int, bytes], known: Mapping[int, bytes]) -> bytes:
+    """The tagged section with unknown and known fields, by ascending tag."""
+    return pack_tags({**unknown, **known})
+
+
+def check_size(position: int, end: int) -> None:
+    """Refuse a tagged field whose data was shorter or longer than announced."""
+    if position != end:
+        raise Malformed("tagged field has another size than announced")

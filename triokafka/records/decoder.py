@@ -21,8 +21,7 @@ from triokafka.records.kernel import (
     decode_payload,
     open_payload,
 )
-from triokafka.records.legacy import decode_legacy
-from triokafka.records.legacy_records import as_record, put_into_columns
+from triokafka.records.legacy import as_record, decode_legacy, put_into_columns
 from triokafka.records.lz4_library import decompress_block
 from triokafka.records.plain_columns import LARGEST_UNPACKED
 from triokafka.structs import Buffer

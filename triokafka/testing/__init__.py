@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from triokafka.testing.blocking import BlockingBroker, BlockingCluster
     from triokafka.testing.broker import RunningBroker
     from triokafka.testing.cluster import RunningCluster
-    from triokafka.testing.network import Conditions, Network
     from triokafka.testing.running import running_broker, running_cluster
+    from triokafka.testing.simulated_network import Conditions, Network
     from triokafka.testing.simulated_world import SimulatedWorld
     from triokafka.testing.simulation_run import Host, Simulation, run_simulation, simulation
 

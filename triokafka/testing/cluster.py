@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from triokafka.delegation import delegated
+from triokafka.component_methods import delegated
 from triokafka.errors import BrokerNotAvailableError, IllegalStateError
 from triokafka.testing.broker import RunningBroker
 from triokafka.testing.fault_calls import FaultCalls
-from triokafka.testing.links import checked_groups
+from triokafka.testing.node_links import checked_groups
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.faults.faults import Faults

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from triokafka.delegation import delegated
+from triokafka.component_methods import delegated
 from triokafka.testing.broker import RunningBroker
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.fault_calls import FaultCalls

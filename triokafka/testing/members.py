@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import trio
 
 from triokafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError, NotControllerError
-from triokafka.testing.links import NodeLinks
+from triokafka.testing.node_links import NodeLinks
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage

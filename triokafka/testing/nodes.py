@@ -12,9 +12,9 @@ from triokafka.testing.broker import RunningBroker
 from triokafka.testing.cluster import RunningCluster
 from triokafka.testing.cluster_layout import cluster_id_of, node_configs, number_of_controllers
 from triokafka.testing.faulty_world import ClockShift, FaultyWorld
-from triokafka.testing.links import Links, NodeLinks, SimulatedLinks
 from triokafka.testing.machine import LocalMachine, Machine, SimulatedMachine
 from triokafka.testing.members import Members
+from triokafka.testing.node_links import Links, NodeLinks, SimulatedLinks
 from triokafka.testing.node_process import NodeProcess
 from triokafka.world.memory import MemoryStorage
 from triokafka.world.system import RealWorld

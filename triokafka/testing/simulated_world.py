@@ -12,7 +12,7 @@ import trio
 from triokafka.structs import Buffer
 from triokafka.testing.gated_listener import GatedListener
 from triokafka.testing.guarded_storage import GuardedStorage
-from triokafka.testing.network import Network
+from triokafka.testing.simulated_network import Network
 from triokafka.world import Listener, Stream, World
 from triokafka.world.forwarding_stream import ForwardingStream
 from triokafka.world.memory import MemoryStorage

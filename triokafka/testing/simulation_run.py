@@ -19,7 +19,7 @@ import trio.testing
 
 from triokafka.errors import IllegalStateError
 from triokafka.testing.block_nursery import block_nursery
-from triokafka.testing.network import Network
+from triokafka.testing.simulated_network import Network
 from triokafka.testing.simulated_world import SimulatedWorld
 from triokafka.trio_context import require_trio
 from triokafka.world.memory import MemoryStorage

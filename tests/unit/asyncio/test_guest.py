@@ -17,7 +17,7 @@ import trio.testing
 import uvloop
 
 from tests.support.asyncio_programs import until
-from triokafka.asyncio import interrupts
+from triokafka.asyncio import keyboard_interrupts
 from triokafka.asyncio.bridge import Bridge
 from triokafka.asyncio.guest import GuestLoop, guest_loop
 from triokafka.asyncio.loop_sockets import LoopStream
@@ -443,13 +443,13 @@ def test_interrupt_waits_until_trio_has_done_its_work(new_loop: NewLoop, how: st
 
 @pytest.mark.usefixtures("_usual_handler")
 def test_handler_is_set_once_for_a_program_and_gone_with_it(new_loop: NewLoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, handlers = interrupts._set_handler, list[object]()
+    original, handlers = keyboard_interrupts._set_handler, list[object]()
 
     def counted(number: int, handler: object) -> object:
         handlers.append(handler)
         return original(number, handler)
 
-    monkeypatch.setattr(interrupts, "_set_handler", counted)
+    monkeypatch.setattr(keyboard_interrupts, "_set_handler", counted)
 
     async def keep_busy() -> None:
         bridge = Bridge(asyncio.get_running_loop(), 40_000, beside=True)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from triokafka.cli.client_properties import pair, parsed
 from triokafka.cli.configs import split_configs
-from triokafka.cli.connection import pair, parsed
 from triokafka.cli.line_reader import Item, LineReader, Lines, make_reader, nulling_reader
 
 HEADERS = {"parse.headers": "true", "parse.key": "true"}

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from triokafka.client.admin.types import TopicDescription
+from triokafka.console.charted_metrics import readings
 from triokafka.console.cluster_metrics import TOTAL, ClusterMetrics
-from triokafka.console.exposition import readings
 from triokafka.console.limits import ConsoleLimits
 from triokafka.console.series import LINES, CounterRates, SeriesHistory
 from triokafka.console.sessions import LoginFailures, note

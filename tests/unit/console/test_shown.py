@@ -10,7 +10,7 @@ import pytest
 
 from triokafka.client.admin.types import ConfigEntry
 from triokafka.console.as_json import as_json
-from triokafka.console.history import MOST_GROUPS, GroupHistory
+from triokafka.console.group_history import MOST_GROUPS, GroupHistory
 from triokafka.console.messages import Search
 from triokafka.console.shown_value import shown
 from triokafka.errors import UnknownTopicOrPartitionError

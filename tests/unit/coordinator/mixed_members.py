@@ -16,7 +16,7 @@ from triokafka.errors import (
 )
 from triokafka.protocol.api.join_group import JoinGroupResponse
 from triokafka.protocol.api.sync_group import SyncGroupResponse
-from triokafka.protocol.embedded import (
+from triokafka.protocol.consumer_protocol import (
     AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -16,7 +16,7 @@ from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.timer_queue import Moment, TimerKey, TimerQueue
 from triokafka.coordinator.runtime.waiting import answer_to
 from triokafka.errors import IllegalStateError, NotCoordinatorError
-from triokafka.protocol.embedded import ConsumerProtocolSubscription, OwnedTopic
+from triokafka.protocol.consumer_protocol import ConsumerProtocolSubscription, OwnedTopic
 
 # --- the group's partition ---
 

@@ -9,7 +9,7 @@ import pytest
 from triokafka.client.consumer.read_epochs import ReadEpochs
 from triokafka.mirror.flow_state import FlowState
 from triokafka.mirror.offset_translation import OffsetTranslation
-from triokafka.mirror.positions import StoredPosition, decode_positions, encode_changes
+from triokafka.mirror.stored_positions import StoredPosition, decode_positions, encode_changes
 from triokafka.mirror.topic_replication import MirroredPartition
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from triokafka.mirror import offset_translation
 from triokafka.mirror.offset_translation import OffsetTranslation
-from triokafka.mirror.positions import MirrorPositionsError, decode_positions, encode_changes
+from triokafka.mirror.stored_positions import MirrorPositionsError, decode_positions, encode_changes
 from triokafka.structs import TopicPartition
 
 PARTITION = TopicPartition("orders", 3)

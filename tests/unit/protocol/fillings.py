@@ -14,7 +14,8 @@ from triokafka.protocol.message import Field, Message, Struct, StructMeta
 from triokafka.protocol.primitives import NIL_UUID, Number, StringType, UuidType
 
 STORED_MODULES = (
-    "triokafka.protocol.embedded",
+    "triokafka.protocol.consumer_protocol",
+    "triokafka.protocol.forwarded_principal",
     "triokafka.protocol.stored.cluster_metadata",
     "triokafka.protocol.stored.consumer_group",
     "triokafka.protocol.stored.control_records",

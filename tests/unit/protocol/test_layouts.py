@@ -66,7 +66,7 @@ from triokafka.protocol.api.produce import (
     TopicProduceResponse,
 )
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from triokafka.protocol.consumer_protocol import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from triokafka.protocol.message import Message
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from triokafka.errors import ProtocolError, UnsupportedVersionError
-from triokafka.protocol.embedded import (
+from triokafka.protocol.consumer_protocol import (
     AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -14,8 +14,7 @@ from triokafka.broker_stub.config.broker import BrokerConfig
 from triokafka.broker_stub.network.peer_security import inter_broker_security
 from triokafka.client.config import ProducerOptions
 from triokafka.errors import ConfigurationError
-from triokafka.security.jaas import LoginModule, parse_jaas, parse_jaas_file
-from triokafka.security.jaas_file import VARIABLE
+from triokafka.security.jaas import VARIABLE, LoginModule, parse_jaas, parse_jaas_file
 from triokafka.security.secret import reveal
 
 FILE = """

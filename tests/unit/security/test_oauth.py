@@ -18,12 +18,12 @@ from tests.support.token_server import TokenServer
 from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.security.oauth.allow_list import FILES_VARIABLE, URLS_VARIABLE, read_allow_list
 from triokafka.security.oauth.endpoint import OAuthEndpoint, check_scheme
-from triokafka.security.oauth.jwks import JwksValidator, KeyRefresh
+from triokafka.security.oauth.grant_requests import with_secret
+from triokafka.security.oauth.jwks_validator import JwksValidator, KeyRefresh
 from triokafka.security.oauth.options import OAuthSettings, retrieved_tokens
 from triokafka.security.oauth.refresh_window import RefreshWindow
 from triokafka.security.oauth.retrieved_tokens import RetrievedTokens
 from triokafka.security.oauth.token_claims import ClaimRules
-from triokafka.security.oauth.token_request import with_secret
 from triokafka.security.oauth.verification_keys import UnusableKeysError, VerificationKeys
 from triokafka.security.sasl.oauthbearer import InvalidTokenError, UnsecuredValidator, check_extensions, unsecured_token
 from triokafka.world.system import RealWorld

@@ -1,8 +1,8 @@
 """The loop thread's side of an asyncio consumer: one task that uses the SDK's `Consumer`.
 
 The task polls all the time, so that rebalances continue while the program processes records, and passes the records to
-the asyncio loop, one hand-over per poll. A partition that is full there (`Flow`) is paused until the program has taken
-records. A call of the program (`ProgramCalls`) interrupts the poll, which loses nothing.
+the asyncio loop, one hand-over per poll. A partition that is full there (`FlowControl`) is paused until the program has
+taken records. A call of the program (`ProgramCalls`) interrupts the poll, which loses nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from triokafka import Consumer  # now, not in the running loop: it takes a tenth
 from triokafka.asyncio.bridge import Bridge, Opening, usable_error
 from triokafka.asyncio.consumer.asyncio_state import AsyncioState
 from triokafka.asyncio.consumer.calls import ProgramCalls
-from triokafka.asyncio.consumer.flow import Flow
+from triokafka.asyncio.consumer.flow_control import FlowControl
 from triokafka.asyncio.consumer.position_errors import OF_A_POSITION
 from triokafka.asyncio.consumer.positions import looked_up_position, positions_or_failures
 from triokafka.asyncio.errors import ConsumerStoppedError
@@ -63,7 +63,7 @@ class ConsumerSession:
         self._ended.set()
         self._failure: Exception | None = None
         self._assignment: frozenset[TopicPartition] | None = None
-        self._flow = Flow(options["max_partition_fetch_bytes"])
+        self._flow = FlowControl(options["max_partition_fetch_bytes"])
         self._seen: Any = None
         self._settled = False
         self._pattern = False

@@ -19,7 +19,7 @@ from typing import Any, Final, Self, TypeVar, cast
 from triokafka.asyncio.bridge import Bridge, running_loop
 from triokafka.asyncio.client_view import ClientView
 from triokafka.asyncio.errors import IllegalOperation, ProducerClosed
-from triokafka.asyncio.interrupts import hold_interrupts
+from triokafka.asyncio.keyboard_interrupts import hold_interrupts
 from triokafka.asyncio.offsets import checked_offsets
 from triokafka.asyncio.options import API_VERSION_IS_DEPRECATED, network_options, warn_of_deprecated
 from triokafka.asyncio.partitioner import DefaultPartitioner

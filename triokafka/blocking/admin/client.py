@@ -18,7 +18,7 @@ from triokafka.blocking.admin.unsupported import UnsupportedCalls
 from triokafka.blocking.bootstrap import bootstrap
 from triokafka.blocking.options import API_VERSION, NETWORK, network_options, take
 from triokafka.client.admin.arguments import check_public_methods
-from triokafka.delegation import delegated
+from triokafka.component_methods import delegated
 from triokafka.loop_thread import loop_thread
 
 

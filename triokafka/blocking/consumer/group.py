@@ -26,7 +26,7 @@ from triokafka.blocking.options import API_VERSION, take
 from triokafka.blocking.serializer import Deserializer, DeserializeWrapper
 from triokafka.blocking.structs import ConsumerGroupMetadata, MemberState
 from triokafka.blocking.topic_names import ensure_valid_topic_name
-from triokafka.delegation import delegated
+from triokafka.component_methods import delegated
 from triokafka.errors import IllegalStateError
 from triokafka.loop_thread import loop_thread
 from triokafka.metrics import grouped

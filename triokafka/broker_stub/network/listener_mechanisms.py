@@ -11,13 +11,12 @@ from triokafka.broker_stub.network.sasl_session import MechanismOptions, SaslOpt
 from triokafka.errors import ConfigurationError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.delegation_tokens import DelegationTokens
-from triokafka.security.jaas import LoginModule, parse_jaas
-from triokafka.security.jaas_file import OPTION, SERVER_SECTION, login_module
+from triokafka.security.jaas import OPTION, SERVER_SECTION, LoginModule, login_module, parse_jaas
 from triokafka.security.kerberos.local_names import LocalNames
 from triokafka.security.kerberos.login import MODULE as KERBEROS_MODULE
 from triokafka.security.kerberos.login import KerberosLogin, KerberosSettings, default_realm
 from triokafka.security.kerberos.login import settings_of as kerberos_settings
-from triokafka.security.oauth.jwks import JwksValidator
+from triokafka.security.oauth.jwks_validator import JwksValidator
 from triokafka.security.oauth.options import (
     JWKS_URL,
     OAuthSettings,

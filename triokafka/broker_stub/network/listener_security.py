@@ -26,7 +26,7 @@ from triokafka.broker_stub.network.sasl_session import SaslOptions, SaslSession
 from triokafka.errors import ConfigurationError
 from triokafka.security.certificate_identity import CertificateIdentity, subject_of
 from triokafka.security.delegation_tokens import DelegationTokens
-from triokafka.security.oauth.jwks import JwksValidator
+from triokafka.security.oauth.jwks_validator import JwksValidator
 from triokafka.security.principal_mapping import PrincipalMapping, distinguished_name
 from triokafka.security.sasl.mechanism import (
     OAUTHBEARER,

@@ -10,7 +10,7 @@ from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.services import EnvelopeArrival
 from triokafka.errors import InvalidRequestError, PrincipalDeserializationFailureError, ProtocolError
 from triokafka.protocol.api.envelope import EnvelopeRequest, EnvelopeResponse
-from triokafka.protocol.embedded import DefaultPrincipalData
+from triokafka.protocol.forwarded_principal import DefaultPrincipalData
 from triokafka.protocol.frames import decode_request_header
 from triokafka.structs import usual_address
 

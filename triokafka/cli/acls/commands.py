@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from triokafka.cli.acls.chosen import ChosenAcls
+from triokafka.cli.acls.acl_flags import ChosenAcls
 from triokafka.cli.completion_values import group_names, topic_names
 from triokafka.cli.connection import AdminConnection, admin_command, admin_options, controller_option
 from triokafka.cli.output import CommandGroup, confirm, examples, output_options, print_json

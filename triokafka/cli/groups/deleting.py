@@ -10,9 +10,9 @@ from triokafka.cli.app import describe
 from triokafka.cli.completion_values import group_names, topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.counting import counted
-from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options
+from triokafka.cli.groups.group_selection import ChosenGroups, complain, group_options
 from triokafka.cli.groups.lag import describe_all
-from triokafka.cli.groups.reset_plan import Scope, parse_scope
+from triokafka.cli.groups.reset_arguments import Scope, parse_scope
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import confirm, examples, output_options, print_json
 from triokafka.structs import TopicPartition

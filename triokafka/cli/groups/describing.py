@@ -9,7 +9,7 @@ import click
 
 from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
-from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, note
+from triokafka.cli.groups.group_selection import ChosenGroups, complain, group_options, note
 from triokafka.cli.groups.lag import Found, GroupPosition, describe_all, named, positions_of, remarks
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json

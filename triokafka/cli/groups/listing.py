@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from triokafka.cli.connection import admin_command
-from triokafka.cli.groups.chosen import listings
+from triokafka.cli.groups.group_selection import listings
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
 

@@ -9,8 +9,8 @@ import click
 
 from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
-from triokafka.cli.groups.chosen import ChosenGroups, complain, group_options, note
-from triokafka.cli.groups.reset_plan import (
+from triokafka.cli.groups.group_selection import ChosenGroups, complain, group_options, note
+from triokafka.cli.groups.reset_arguments import (
     Plan,
     Scope,
     chosen_way,
@@ -23,7 +23,7 @@ from triokafka.cli.groups.reset_plan import (
 )
 from triokafka.cli.groups.table import Column, print_table
 from triokafka.cli.output import examples, output_options, print_json
-from triokafka.cli.values import text_of_file
+from triokafka.cli.parameter_types import text_of_file
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ def offsets(
     """
     import trio
 
-    from triokafka.mirror.progress import apply_checkpoints, read_checkpoints
+    from triokafka.mirror.failover import apply_checkpoints, read_checkpoints
 
     async def main() -> int:
         options = client_options("target", target, target_config)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from triokafka.cli.connection import read_properties_text
+from triokafka.cli.client_properties import read_properties_text
 from triokafka.cli.mirror.sides import client_options, from_kafka_names, side_options
 from triokafka.cli.output import examples
-from triokafka.cli.reaching import SILENCE
-from triokafka.cli.values import INT32, FiniteNumber, Integer, configured
+from triokafka.cli.parameter_types import INT32, FiniteNumber, Integer, configured
+from triokafka.cli.unreachable_brokers import SILENCE
 
 if TYPE_CHECKING:
     from triokafka.mirror import Mirror, MirrorOptions, MirrorStatus

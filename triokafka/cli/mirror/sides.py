@@ -7,9 +7,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from triokafka.cli.connection import TIMEOUT_MS, read_properties
-from triokafka.cli.reaching import Reaching, hooked
-from triokafka.cli.values import FiniteNumber
+from triokafka.cli.client_properties import read_properties
+from triokafka.cli.connection import TIMEOUT_MS
+from triokafka.cli.parameter_types import FiniteNumber
+from triokafka.cli.unreachable_brokers import Reaching, hooked
 from triokafka.security.java_names import python_options
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,7 +49,7 @@ def client_options(name: str, servers: str | None, file: str | None) -> dict[str
 
 def from_kafka_names(given: Mapping[str, str]) -> dict[str, Any]:
     """Convert client options with Kafka's names and text values."""
-    from triokafka.cli.connection import setting
+    from triokafka.cli.client_properties import setting
 
     return python_options(dict(setting("", f"{name}={value}") for name, value in given.items()))
 

@@ -27,7 +27,7 @@ def status(
     """Print how far each partition is mirrored, and its lag, from the progress that the target has stored."""
     import trio
 
-    from triokafka.mirror.progress import compare_with_source, read_positions
+    from triokafka.mirror.lag import compare_with_source, read_positions
 
     async def main() -> int:
         of_source = client_options("source", source, source_config)

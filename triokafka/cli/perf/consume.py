@@ -14,23 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from triokafka.cli.client_properties import read_properties, setting
 from triokafka.cli.completion_values import group_names, topic_names
-from triokafka.cli.connection import (
-    bootstrap_option,
-    configuration_options,
-    given_profile,
-    read_properties,
-    setting,
-    timeout_ms,
-)
+from triokafka.cli.connection import bootstrap_option, configuration_options, given_profile, timeout_ms
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, ready_process
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
+from triokafka.cli.parameter_types import SIZE, FiniteNumber, Integer, configured
 from triokafka.cli.perf.metrics_table import print_metrics
 from triokafka.cli.progress import progress, say, shows_progress
-from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, FiniteNumber, Integer, configured
+from triokafka.cli.unreachable_brokers import hooked
 
 if TYPE_CHECKING:
     from triokafka.cli.load.read_run import ReadSummary, Window

@@ -7,14 +7,15 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from triokafka.cli.client_properties import read_properties, setting
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import bootstrap_option, client_options, read_properties, setting
+from triokafka.cli.connection import bootstrap_option, client_options
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.load.quantiles import LatencySummary, summarize
 from triokafka.cli.output import examples
+from triokafka.cli.parameter_types import SIZE, Integer, configured
 from triokafka.cli.progress import progress, shows_progress
-from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, Integer, configured
+from triokafka.cli.unreachable_brokers import hooked
 from triokafka.errors import KafkaError
 
 _POLL_MS: Final = 60_000

@@ -12,24 +12,18 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import click
 
 from triokafka.cli.app import describe
+from triokafka.cli.client_properties import read_properties, setting
 from triokafka.cli.completion_values import topic_names
-from triokafka.cli.connection import (
-    bootstrap_option,
-    configuration_options,
-    given_profile,
-    read_properties,
-    setting,
-    timeout_ms,
-)
+from triokafka.cli.connection import bootstrap_option, configuration_options, given_profile, timeout_ms
 from triokafka.cli.counting import counted
 from triokafka.cli.load.brokers import IN_MEMORY, SINK, ready_process
 from triokafka.cli.load.documents import json_text
 from triokafka.cli.output import examples
+from triokafka.cli.parameter_types import SIZE, FiniteNumber, Integer, configured
 from triokafka.cli.perf.metrics_table import print_metrics
 from triokafka.cli.perf.produce_settings import Settings
 from triokafka.cli.progress import progress, say, shows_progress
-from triokafka.cli.reaching import hooked
-from triokafka.cli.values import SIZE, FiniteNumber, Integer, configured
+from triokafka.cli.unreachable_brokers import hooked
 
 if TYPE_CHECKING:
     from triokafka.cli.load.load_run import LoadSummary
@@ -254,7 +248,7 @@ def _options(bootstrap: str, settings: Settings) -> dict[str, Any]:
 
 def _values(settings: Settings) -> Sequence[bytes]:
     from triokafka.cli.load.payloads import Numbers, file_values, json_values
-    from triokafka.cli.properties import text_of
+    from triokafka.cli.user_classes import text_of
 
     if settings.numbers:
         return Numbers(settings.records)

@@ -10,9 +10,9 @@ import trio
 
 from triokafka.cli.connection import admin_command, controller_option
 from triokafka.cli.output import examples, output_options, print_json
+from triokafka.cli.parameter_types import INT64, Integer
 from triokafka.cli.reassign import plan as plans
 from triokafka.cli.reassign.plan import DIRECTORY_RATE, FOLLOWER_RATE, LEADER_RATE, Moving, Plan
-from triokafka.cli.values import INT64, Integer
 from triokafka.structs import TopicPartition
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.counting import counted
 from triokafka.cli.output import examples
+from triokafka.cli.parameter_types import COUNT
 from triokafka.cli.topic_argument import TopicCommand
-from triokafka.cli.topics.chosen import listings, nothing
 from triokafka.cli.topics.replica_assignment import parse_assignment
-from triokafka.cli.values import COUNT
+from triokafka.cli.topics.topic_selection import listings, nothing
 from triokafka.topic_names import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from triokafka.cli.connection import admin_command, pairs
+from triokafka.cli.client_properties import pairs
+from triokafka.cli.connection import admin_command
 from triokafka.cli.counting import counted
 from triokafka.cli.output import examples
+from triokafka.cli.parameter_types import COUNT, Integer
 from triokafka.cli.topic_argument import TopicCommand
 from triokafka.cli.topics.replica_assignment import parse_assignment
-from triokafka.cli.values import COUNT, Integer
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

@@ -10,7 +10,7 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.output import confirm, examples
 from triokafka.cli.topic_argument import TopicCommand
-from triokafka.cli.topics.chosen import ChosenTopics
+from triokafka.cli.topics.topic_selection import ChosenTopics
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

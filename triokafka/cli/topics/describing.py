@@ -11,9 +11,9 @@ import click
 from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.output import examples, output_options, print_json
+from triokafka.cli.parameter_types import COUNT
 from triokafka.cli.topic_argument import TopicCommand
-from triokafka.cli.topics.chosen import ChosenTopics, configs_of
-from triokafka.cli.values import COUNT
+from triokafka.cli.topics.topic_selection import ChosenTopics, configs_of
 from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from triokafka.cli.completion_values import topic_names
 from triokafka.cli.connection import admin_command
 from triokafka.cli.output import examples, output_options, print_json
 from triokafka.cli.topic_argument import TopicCommand
-from triokafka.cli.topics.chosen import listings
+from triokafka.cli.topics.topic_selection import listings
 from triokafka.structs import format_uuid
 
 if TYPE_CHECKING:

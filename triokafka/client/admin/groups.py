@@ -23,7 +23,7 @@ from triokafka.protocol.api.delete_groups import DeleteGroupsRequest
 from triokafka.protocol.api.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from triokafka.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
 from triokafka.protocol.api.list_groups import ListGroupsRequest
-from triokafka.protocol.embedded import (
+from triokafka.protocol.consumer_protocol import (
     AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

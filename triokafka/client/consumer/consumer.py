@@ -28,7 +28,7 @@ from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, Subsc
 from triokafka.client.keywords import ConsumerKeywords
 from triokafka.client.plugins import Plugins
 from triokafka.client.serializers import Deserializer
-from triokafka.delegation import delegated
+from triokafka.component_methods import delegated
 from triokafka.errors import CommitFailedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.metrics import MetricName
 from triokafka.records import ConsumerRecord

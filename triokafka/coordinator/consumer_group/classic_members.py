@@ -37,7 +37,7 @@ from triokafka.protocol.api.heartbeat import HeartbeatRequest, HeartbeatResponse
 from triokafka.protocol.api.join_group import JoinGroupResponse
 from triokafka.protocol.api.leave_group import MemberIdentity, MemberResponse
 from triokafka.protocol.api.sync_group import SyncGroupRequest, SyncGroupResponse
-from triokafka.protocol.embedded import ConsumerProtocolSubscription
+from triokafka.protocol.consumer_protocol import ConsumerProtocolSubscription
 
 # --- JoinGroup ---
 

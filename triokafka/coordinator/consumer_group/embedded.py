@@ -11,7 +11,7 @@ from uuid import UUID
 
 from triokafka.coordinator.consumer_group.member import NO_PARTITIONS, Partitions, partitions_of
 from triokafka.coordinator.group.topics_view import TopicsView
-from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from triokafka.protocol.consumer_protocol import AssignedTopic, ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 
 def owned_by(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> Partitions:

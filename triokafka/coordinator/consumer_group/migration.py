@@ -43,7 +43,7 @@ from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicsView
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, RebalanceInProgressError
 from triokafka.protocol.api.join_group import JoinGroupResponse
-from triokafka.protocol.embedded import ConsumerProtocolSubscription
+from triokafka.protocol.consumer_protocol import ConsumerProtocolSubscription
 
 _FORCES_ASSIGNMENT: Final = 0
 """A metadata hash that forces a new assignment: a rebalance was due, or the leader did not assign every partition."""

@@ -17,15 +17,15 @@ from triokafka.errors import ConfigurationError, SaslAuthenticationFailedError
 from triokafka.named_tuple import NamedTuple
 from triokafka.security.oauth.assertion import Assertion
 from triokafka.security.oauth.endpoint import EndpointError, OAuthEndpoint, document
-from triokafka.security.oauth.refresh_window import RefreshWindow
-from triokafka.security.oauth.token_claims import ClaimRules, check_claims_of_client
-from triokafka.security.oauth.token_request import (
+from triokafka.security.oauth.grant_requests import (
     TokenRequest,
     token_of,
     with_client_assertion,
     with_jwt_bearer,
     with_secret,
 )
+from triokafka.security.oauth.refresh_window import RefreshWindow
+from triokafka.security.oauth.token_claims import ClaimRules, check_claims_of_client
 from triokafka.security.sasl.mechanism import CredentialsUnavailableError
 from triokafka.security.sasl.oauthbearer import InvalidTokenError
 from triokafka.security.secret import Secret, reveal

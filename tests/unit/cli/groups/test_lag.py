@@ -8,8 +8,8 @@ from tests.support.scripted_broker import SILENCE
 from tests.support.simulated import simulated
 from tests.unit.client.admin.test_admin import admin_of
 from tests.unit.client.admin.test_groups import OFFSET_FETCH, classic, coordinated_by, offsets_of
-from triokafka.cli.groups.chosen import listings
 from triokafka.cli.groups.describing import _member_table, _position_row
+from triokafka.cli.groups.group_selection import listings
 from triokafka.cli.groups.lag import GroupPosition, describe_all, positions_of, remarks
 from triokafka.client.admin import GroupDescription, MemberDescription
 from triokafka.errors import GroupIdNotFoundError
@@ -28,7 +28,7 @@ from triokafka.protocol.api.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from triokafka.protocol.api.offset_fetch import OffsetFetchRequest, OffsetFetchResponsePartitions
-from triokafka.protocol.embedded import AssignedTopic, ConsumerProtocolAssignment
+from triokafka.protocol.consumer_protocol import AssignedTopic, ConsumerProtocolAssignment
 from triokafka.structs import Node, OffsetAndMetadata, TopicPartition
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka.assignors import Assignment, MemberSubscription
-from triokafka.protocol.embedded import (
+from triokafka.protocol.consumer_protocol import (
     AssignedTopic,
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from triokafka.client.admin.types import ClusterDescription, TopicListing
-from triokafka.mirror.one_cluster import are_one_cluster
+from triokafka.mirror.cycles import are_one_cluster
 from triokafka.structs import Node
 
 ORDERS, OTHER = uuid.UUID(int=7), uuid.UUID(int=8)

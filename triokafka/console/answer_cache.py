@@ -33,7 +33,7 @@ class _Failure(NamedTuple):
     error: KafkaError
 
 
-class Answers:
+class AnswerCache:
     """Reuses each answer for a second, or for ten times as long as it took: in a large cluster, answers take long.
 
     Args:

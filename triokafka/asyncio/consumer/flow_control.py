@@ -19,7 +19,7 @@ Message = dict[TopicPartition, tuple[int, list[Any], Sequence[int]]]
 """Records by partition, with the epoch of their fetch and their cuts: the argument of `AsyncioState.deliver`."""
 
 
-class Flow:
+class FlowControl:
     """Counts the records that wait in the asyncio loop, and remembers where those that have not arrived there begin.
 
     A partition with ``most_records`` waiting records is full until the program has taken some. An epoch counts the

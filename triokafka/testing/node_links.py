@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from triokafka.testing.gate import Gate
 
 if TYPE_CHECKING:
-    from triokafka.testing.network import Network
+    from triokafka.testing.simulated_network import Network
 
 
 class NodeLinks(Protocol):

@@ -12,7 +12,7 @@ import pytest
 from tests.support.schema_registry import StubRegistry, schema_registry
 from triokafka.formats import DecodeError, SchemaRegistry
 from triokafka.formats.registry import UnknownSchemaError, UnknownSubjectError
-from triokafka.formats.values import ValueDecoder, ValueEncoder
+from triokafka.formats.value_codecs import ValueDecoder, ValueEncoder
 
 ORDER = {
     "type": "record",

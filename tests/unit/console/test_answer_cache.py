@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from triokafka.console.answers import Answers
+from triokafka.console.answer_cache import AnswerCache
 from triokafka.errors import KafkaTimeoutError
 
 
@@ -25,7 +25,7 @@ class Cluster:
 
 
 async def test_several_requests_ask_once(autojump_clock: trio.testing.MockClock) -> None:
-    cluster, answers = Cluster(0.5), Answers(trio.current_time)
+    cluster, answers = Cluster(0.5), AnswerCache(trio.current_time)
     async with trio.open_nursery() as nursery:
         for _ in range(5):
             nursery.start_soon(answers.get, "k", cluster.ask)
@@ -41,7 +41,7 @@ async def test_several_requests_share_a_failure_and_the_next_asks_again(autojump
         await trio.sleep(20)
         raise KafkaTimeoutError("no broker can be reached")
 
-    answers = Answers(trio.current_time)
+    answers = AnswerCache(trio.current_time)
     failed: list[float] = []
 
     async def get() -> None:
@@ -62,14 +62,14 @@ async def test_several_requests_share_a_failure_and_the_next_asks_again(autojump
 
 async def test_answer_serves_for_a_second_and_a_slow_one_for_longer(autojump_clock: trio.testing.MockClock) -> None:
     for seconds, waits, expected in ((0.0, 0.9, 1), (0.0, 1.1, 2), (2.0, 19.0, 1), (2.0, 21.0, 2)):
-        cluster, answers = Cluster(seconds), Answers(trio.current_time)
+        cluster, answers = Cluster(seconds), AnswerCache(trio.current_time)
         await answers.get("k", cluster.ask)
         await trio.sleep(waits)
         assert await answers.get("k", cluster.ask) == expected
 
 
 async def test_requests_do_not_wait_while_an_answer_is_renewed(autojump_clock: trio.testing.MockClock) -> None:
-    cluster, answers = Cluster(2.0), Answers(trio.current_time)
+    cluster, answers = Cluster(2.0), AnswerCache(trio.current_time)
     await answers.get("k", cluster.ask)
     await trio.sleep(19.0)
     async with trio.open_nursery() as nursery:
@@ -82,7 +82,7 @@ async def test_requests_do_not_wait_while_an_answer_is_renewed(autojump_clock: t
 
 
 async def test_change_makes_answers_new(autojump_clock: trio.testing.MockClock) -> None:
-    cluster, answers = Cluster(0.0), Answers(trio.current_time)
+    cluster, answers = Cluster(0.0), AnswerCache(trio.current_time)
     await answers.get("k", cluster.ask)
     answers.forget()
     assert await answers.get("k", cluster.ask) == 2
@@ -91,7 +91,7 @@ async def test_change_makes_answers_new(autojump_clock: trio.testing.MockClock) 
 async def test_known_answer_is_returned_without_asking_while_it_is_fresh(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    cluster, answers = Cluster(0.5), Answers(trio.current_time)
+    cluster, answers = Cluster(0.5), AnswerCache(trio.current_time)
     assert answers.known("k") is None
     await answers.get("k", cluster.ask)
     await trio.sleep(4.9)

@@ -1,4 +1,7 @@
-"""Whether a flow in the other direction runs now, and which topics it writes."""
+"""Cycles, in which records would be copied without end: a flow in the other direction, or within one cluster.
+
+A name that `Naming.remote_topic` made shows a cycle itself (`Naming.is_cycle`).
+"""
 
 from __future__ import annotations
 
@@ -29,3 +32,22 @@ async def topics_of_active_flow(source: ClusterSide, target: ClusterSide, now_ms
         return {OffsetSyncKey.decode(key, 0).topic for key in syncs}
     except ProtocolError:
         return set()
+
+
+async def are_one_cluster(source: ClusterSide, target: ClusterSide) -> bool:
+    """Whether both sides have the same cluster id, and a broker's address or a topic's id in common.
+
+    The cluster id alone does not tell: containers of one image often share it. Addresses alone do not tell either,
+    because a broker has one for each listener.
+
+    Raises:
+        KafkaError: one of the clusters did not answer.
+    """
+    first, second = await target.admin.describe_cluster(), await source.admin.describe_cluster()
+    if first.cluster_id != second.cluster_id:
+        return False
+    if {(node.host, node.port) for node in first.nodes} & {(node.host, node.port) for node in second.nodes}:
+        return True
+    # Brokers before 2.8 have no topic ids.
+    ids = {topic.topic_id for topic in await source.admin.list_topics() if topic.topic_id.int}
+    return any(topic.topic_id in ids for topic in await target.admin.list_topics())

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from triokafka import TopicPartition
-from triokafka.asyncio.consumer.flow import Flow
+from triokafka.asyncio.consumer.flow_control import FlowControl
 
 A, B = TopicPartition("topic", 0), TopicPartition("topic", 1)
-ENOUGH = Flow(1).most_records
+ENOUGH = FlowControl(1).most_records
 
 
 def records(first: int, count: int) -> list[Any]:
@@ -18,7 +18,7 @@ def records(first: int, count: int) -> list[Any]:
 
 
 def test_partition_is_full_until_the_program_has_taken_records() -> None:
-    flow = Flow(1 << 20)
+    flow = FlowControl(1 << 20)
     message, full = flow.send({A: records(0, ENOUGH), B: records(0, 1)}, [(A, 0, 10), (B, 0, 10)])
     assert [(one, epoch, len(some)) for one, (epoch, some, _) in message.items()] == [(A, 0, ENOUGH), (B, 0, 1)]
     assert full == [A]
@@ -28,7 +28,7 @@ def test_partition_is_full_until_the_program_has_taken_records() -> None:
 
 
 def test_consumer_that_has_taken_everything_gets_more_at_once() -> None:
-    flow = Flow(1 << 20)
+    flow = FlowControl(1 << 20)
     flow.send({A: records(0, 5)}, [])
     flow.release(A, 4, 0)
     assert flow.most_records == ENOUGH
@@ -37,7 +37,7 @@ def test_consumer_that_has_taken_everything_gets_more_at_once() -> None:
 
 
 def test_pause_of_the_program_and_a_full_partition_do_not_end_each_other() -> None:
-    flow = Flow(1 << 20)
+    flow = FlowControl(1 << 20)
     flow.send({A: records(0, ENOUGH)}, [])
     flow.pause(A)
     assert not flow.release(A, ENOUGH, 0), "the program has paused it"
@@ -47,7 +47,7 @@ def test_pause_of_the_program_and_a_full_partition_do_not_end_each_other() -> No
 
 
 def test_records_in_transit_are_known_until_they_have_arrived_or_a_seek() -> None:
-    flow = Flow(1 << 20)
+    flow = FlowControl(1 << 20)
     flow.send({A: records(10, 2), B: records(5, 1)}, [])
     flow.send({A: records(12, 2)}, [])
     assert flow.first_in_transit(A, 0) == 10
@@ -61,7 +61,7 @@ def test_records_in_transit_are_known_until_they_have_arrived_or_a_seek() -> Non
 
 
 def test_messages_of_which_a_call_on_its_way_does_not_know_stay_known() -> None:
-    flow = Flow(1 << 20)
+    flow = FlowControl(1 << 20)
     for first in (0, 1, 2):
         flow.send({A: records(first, 1)}, [])
     flow.release(A, 1, 1)  # the third one is sent, the second one has arrived, and a call was made before it did
@@ -70,7 +70,7 @@ def test_messages_of_which_a_call_on_its_way_does_not_know_stay_known() -> None:
 
 
 def test_seek_does_not_count_records_that_nobody_will_take() -> None:
-    flow = Flow(1 << 20)
+    flow = FlowControl(1 << 20)
     flow.send({A: records(0, ENOUGH)}, [])
     assert flow.begin_epoch(A, 1), "it is resumed"
     _, full = flow.send({A: records(0, ENOUGH)}, [])
@@ -82,7 +82,7 @@ def test_seek_does_not_count_records_that_nobody_will_take() -> None:
 
 
 def test_forgotten_partition_begins_again() -> None:
-    flow = Flow(1 << 20)
+    flow = FlowControl(1 << 20)
     flow.send({A: records(0, ENOUGH)}, [])
     flow.pause(A)
     flow.forget(A)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from triokafka.cli.reaching import Reaching
+from triokafka.cli.unreachable_brokers import Reaching
 from triokafka.errors import (
     AuthenticationError,
     InvalidTopicError,

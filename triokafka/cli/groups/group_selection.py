@@ -10,7 +10,7 @@ import click
 
 from triokafka.cli.app import describe
 from triokafka.cli.completion_values import group_names
-from triokafka.cli.reaching import raise_without_brokers
+from triokafka.cli.unreachable_brokers import raise_without_brokers
 
 if TYPE_CHECKING:
     from triokafka import AdminClient

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from triokafka.cli.values import INT32, INT64, whole_number
+from triokafka.cli.parameter_types import INT32, INT64, whole_number
 from triokafka.structs import TopicPartition
 
 _DURATION: Final = re.compile(

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from triokafka import ConsumerRecord
+from triokafka.cli.format_string import FormatFormatter, FormatReader, encoding_reader
 from triokafka.cli.line_reader import Item
 from triokafka.cli.record_codecs import RegistryOptions, decoder, encoder
-from triokafka.cli.record_format import FormatFormatter, FormatReader, encoding_reader
 
 
 def _record(key: bytes | None = b"k", value: bytes | None = b"value") -> ConsumerRecord:

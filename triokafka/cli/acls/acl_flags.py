@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from triokafka.cli.values import principal_of
+from triokafka.cli.parameter_types import principal_of
 from triokafka.security.acl import (
     CLUSTER_NAME,
     WILDCARD,

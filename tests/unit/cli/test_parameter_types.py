@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triokafka.cli.values import INT32, whole_number
+from triokafka.cli.parameter_types import INT32, whole_number
 
 
 @given(st.integers(0, 2 * INT32), st.integers(0, 3))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triokafka.cli.groups.reset_plan import (
+from triokafka.cli.groups.reset_arguments import (
     Scope,
     chosen_way,
     parse_datetime,

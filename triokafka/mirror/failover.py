@@ -1,5 +1,4 @@
-"""Reads the state that a flow, or MirrorMaker 2, has stored: progress by partition, and translated positions of
-groups."""
+"""Failover of consumer groups to the target: the checkpoints of a flow, or of MirrorMaker 2, read and committed."""
 
 from __future__ import annotations
 
@@ -8,22 +7,12 @@ from typing import Any, NamedTuple
 
 from triokafka.errors import KafkaError
 from triokafka.mirror.cluster_side import ClusterSide
-from triokafka.mirror.naming import checkpoints_topic, positions_topic
-from triokafka.mirror.positions import MirrorPositionsError, StoredPosition, decode_positions
+from triokafka.mirror.naming import checkpoints_topic
+from triokafka.mirror.stored_positions import MirrorPositionsError
 from triokafka.protocol.stored.mirror_maker import CheckpointKey, CheckpointValue
 from triokafka.structs import OffsetAndMetadata, TopicPartition
 from triokafka.world import World
 from triokafka.world.system import RealWorld
-
-
-class PartitionProgress(NamedTuple):
-    """How far a source partition is mirrored. ``end`` and ``lag`` are None if the partition is gone."""
-
-    topic: str
-    partition: int
-    next_offset: int
-    end: int | None
-    lag: int | None
 
 
 class GroupCheckpoint(NamedTuple):
@@ -35,38 +24,6 @@ class GroupCheckpoint(NamedTuple):
     upstream_offset: int
     offset: int
     metadata: str
-
-
-async def read_positions(
-    target: Mapping[str, Any], source_alias: str, *, world: World | None = None
-) -> dict[TopicPartition, StoredPosition]:
-    """Return the positions that a flow has stored in the target. ``target`` has client options.
-
-    Raises:
-        MirrorPositionsError: the stored positions are damaged, or of a newer version.
-        KafkaError: the cluster did not answer, or refused.
-    """
-    async with ClusterSide("target", target, world if world is not None else RealWorld()) as side:
-        return decode_positions(await side.read_compacted_topic(positions_topic(source_alias)))
-
-
-async def compare_with_source(
-    source: Mapping[str, Any],
-    source_alias: str,
-    stored: Mapping[TopicPartition, StoredPosition],
-    *,
-    world: World | None = None,
-) -> list[PartitionProgress]:
-    """Return stored positions beside the ends of the source's logs, by topic and partition. Raises `KafkaError`."""
-    async with ClusterSide(source_alias, source, world if world is not None else RealWorld()) as side:
-        ends = await side.admin.list_offsets(dict.fromkeys(stored, "latest"))
-    found = []
-    for (topic, number), position in sorted(stored.items()):
-        partition = TopicPartition(topic, number)
-        end = None if partition in ends.errors else ends[partition].offset
-        lag = None if end is None else max(0, end - position.next_offset)
-        found.append(PartitionProgress(topic, number, position.next_offset, end, lag))
-    return found
 
 
 async def read_checkpoints(
