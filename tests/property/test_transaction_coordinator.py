@@ -18,7 +18,7 @@ from tests.property.coordinator_life import DEFECTS, watched
 from tests.property.lives import Draw, Life, survive
 from tests.unit.coordinator.rig import ScriptedLog, StillWorld
 from triokafka.broker_stub.log.producer_state import Marker, ProducerStates
-from triokafka.broker_stub.log.verification import VerificationGuard
+from triokafka.broker_stub.log.verification_guard import VerificationGuard
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply

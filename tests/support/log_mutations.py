@@ -204,8 +204,8 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the stable offset is not before the start",
-        _LOG + "reader.py",
-        "min(max(first, self._state.log_start_offset), high_watermark)",
+        _LOG + "last_stable_offset.py",
+        "min(max(first, state.log_start_offset), high_watermark)",
         "min(first, high_watermark)",
         "tests/unit/broker_stub/log/test_transactions.py::test_the_stable_offset_is_not_before_the_start_of_the_log",
     ),

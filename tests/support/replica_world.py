@@ -25,7 +25,8 @@ from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
-from triokafka.broker_stub.replica.alter_partition import PendingProposals
+from triokafka.broker_stub.replica.alter_partition_sender import PendingProposals
+from triokafka.broker_stub.replica.delete_records import delete_records_before
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchResult
 from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
@@ -640,7 +641,7 @@ class ReplicaWorld:
             partition = node.partition
             if partition is not None and partition.is_leader and partition.high_watermark:
                 try:
-                    partition.delete_records_before(self.random.randint(0, partition.high_watermark))
+                    delete_records_before(partition, self.random.randint(0, partition.high_watermark))
                 except errors.BrokerResponseError:
                     pass
                 return

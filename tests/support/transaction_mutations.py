@@ -14,7 +14,7 @@ _API = "tests/unit/broker_stub/api/test_transactions.py::"
 _UNIT = "tests/unit/coordinator/test_transactions.py::"
 _SIMULATED = "tests/simulation/test_transactions.py::"
 _ZOMBIES = "tests/simulation/test_transaction_zombies.py::"
-_VERIFICATION = "tests/unit/broker_stub/log/test_verification.py::"
+_VERIFICATION = "tests/unit/broker_stub/log/test_verification_guard.py::"
 
 _MUTATIONS: tuple[Mutation, ...] = tuple(
     Mutation(rule, file, old, new, test)

@@ -52,8 +52,8 @@ from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.client_quotas import ClientQuotas
 from triokafka.broker_stub.request.dispatcher import Dispatcher
-from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition, address_text

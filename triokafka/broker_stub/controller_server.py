@@ -28,9 +28,9 @@ from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.node_security import listener_security
+from triokafka.broker_stub.request.client_quotas import ClientQuotas
 from triokafka.broker_stub.request.dispatcher import Dispatcher
-from triokafka.broker_stub.request.forwarding import ForwardedRequests
-from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.request.forwarded_requests import ForwardedRequests
 from triokafka.broker_stub.request.services import ControllerServices
 from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.protocol.configuration import ConfigResourceType

@@ -241,7 +241,7 @@ class Node:
         names = config.controller_listener_names
         if not names or config.security_protocol_of(names[0]) == "PLAINTEXT":
             return None
-        from triokafka.broker_stub.network.peer_security import controller_security  # not needed for PLAINTEXT
+        from triokafka.broker_stub.network.inter_broker_security import controller_security  # not needed for PLAINTEXT
 
         return controller_security(config)
 

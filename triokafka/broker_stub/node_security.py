@@ -62,7 +62,7 @@ class NodeSecurity:
         self.listeners = listener_security(config, config.broker_listeners, world, image, scram_credentials)
         self.peers: ClientSecurity | None = None
         if config.security_protocol_of(config.inter_broker_listener) != "PLAINTEXT":
-            from triokafka.broker_stub.network.peer_security import inter_broker_security
+            from triokafka.broker_stub.network.inter_broker_security import inter_broker_security
 
             self.peers = inter_broker_security(config)
 
@@ -71,6 +71,6 @@ class NodeSecurity:
         if self.listeners is not None:
             self.listeners.reconfigure(config)
         if self.peers is not None:
-            from triokafka.broker_stub.network.peer_security import reconfigure_peers
+            from triokafka.broker_stub.network.inter_broker_security import reconfigure_peers
 
             reconfigure_peers(self.peers, config, self._world.storage)

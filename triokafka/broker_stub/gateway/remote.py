@@ -21,7 +21,7 @@ from triokafka.broker_stub.metadata.broker_registration import (
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.broker_stub.request.error_counts import error_counter
-from triokafka.broker_stub.request.forwarding import encode_address, encode_principal
+from triokafka.broker_stub.request.forwarded_requests import encode_address, encode_principal
 from triokafka.broker_stub.request.large_requests import LARGE_BYTES
 from triokafka.errors import for_code
 from triokafka.protocol.frames import SIZE_BYTES, decode_response, encode_request

@@ -79,13 +79,6 @@ class LogState:
         else:
             self.settled_offset = min(max(self.settled_offset, self.durability.recovery_point), end)
 
-    def roll(self, base_offset: int, now_ms: int) -> None:
-        """Start a new segment unless the active one starts at ``base_offset``. Raises `OSError`."""
-        if base_offset != self.segments.active.base_offset:
-            self.take_snapshot()
-            self.segments.roll(base_offset, now_ms)
-            self.durability.names_unsynced = True
-
     def take_snapshot(self) -> None:
         """Write the producer state before the log end to disk. Raises `OSError`."""
         if self.snapshots.newest != self.segments.end_offset:

@@ -25,8 +25,8 @@ from triokafka.broker_stub.metrics.partition_catalogue import (
 from triokafka.broker_stub.metrics.recent_share import RecentShare
 from triokafka.broker_stub.metrics.sample import Sample, duration_samples
 from triokafka.broker_stub.network.socket_server import SocketServer
+from triokafka.broker_stub.request.client_quotas import ClientQuotas, QuotaKind
 from triokafka.broker_stub.request.dispatcher import Dispatcher
-from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
 from triokafka.broker_stub.request.request_metrics import ApiMetrics
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.coordinator.runtime.shard_context import ShardState

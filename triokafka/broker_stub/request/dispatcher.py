@@ -14,14 +14,14 @@ from typing import Any, Final
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.request.client_quotas import QuotaKind
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.error_counts import Counter, error_counter
-from triokafka.broker_stub.request.error_messages import cut_error_messages
+from triokafka.broker_stub.request.error_message_truncation import cut_error_messages
 from triokafka.broker_stub.request.handler_call import run_handler
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.large_requests import LARGE_BYTES, LargeRequests
-from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.broker_stub.request.request_metrics import (

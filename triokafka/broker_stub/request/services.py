@@ -25,8 +25,8 @@ from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.client_quotas import ClientQuotas
 from triokafka.broker_stub.request.handler_slots import Slot
-from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.telemetry.client_telemetry import ClientTelemetry, TelemetryLimits
 from triokafka.world import World
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import trio
 
 from triokafka import errors
-from triokafka.broker_stub.replica.isr_state import IsrProposal
+from triokafka.broker_stub.replica.in_sync_replicas import IsrProposal
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.named_tuple import NamedTuple
 

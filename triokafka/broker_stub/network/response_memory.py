@@ -24,7 +24,7 @@ def bytes_in_memory(parts: Sequence[Any]) -> int:
     return size
 
 
-class PendingResponses:
+class ResponseMemory:
     """The large responses that are being sent.
 
     Args:

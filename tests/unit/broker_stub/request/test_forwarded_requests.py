@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from triokafka.broker_stub.request.dispatcher import Dispatcher
-from triokafka.broker_stub.request.forwarding import ForwardedRequests, encode_address, encode_principal
+from triokafka.broker_stub.request.forwarded_requests import ForwardedRequests, encode_address, encode_principal
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
 from triokafka.protocol.api.envelope import EnvelopeRequest
 from triokafka.protocol.frames import SIZE_BYTES, encode_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.network.limits import (
+from triokafka.broker_stub.network.connection_limits import (
     ConnectingTooFastError,
     ConnectionConfig,
     ConnectionLimits,

@@ -14,8 +14,7 @@ from triokafka.broker_stub.api.describe_client_quotas import matching_quotas
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata.image import MetadataImage, QuotaEntity
 from triokafka.broker_stub.quota_rate import QuotaRate
-from triokafka.broker_stub.request.quota_usage import QuotaUsage
-from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
+from triokafka.broker_stub.request.client_quotas import ClientQuotas, QuotaKind, QuotaUsage
 from triokafka.metrics.metric_config import MetricConfig
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,

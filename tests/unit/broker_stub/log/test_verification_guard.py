@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triokafka.broker_stub.log.producer_state import Marker, ProducerStates
-from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED
+from triokafka.broker_stub.log.verification_guard import UNVERIFIED_ALLOWED
 from triokafka.errors import InvalidTxnStateError, OutOfOrderSequenceNumberError
 from triokafka.records.batch import CONTROL, TRANSACTIONAL, BatchInfo
 

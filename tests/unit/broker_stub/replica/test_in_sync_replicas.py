@@ -10,8 +10,8 @@ from tests.support.simulated import simulated
 from tests.unit.broker_stub.replica.logs import NODE, append, open_log
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.replica.alter_partition import AlterPartitionSender, PendingProposals
-from triokafka.broker_stub.replica.isr_state import IsrProposal
+from triokafka.broker_stub.replica.alter_partition_sender import AlterPartitionSender, PendingProposals
+from triokafka.broker_stub.replica.in_sync_replicas import IsrProposal
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.partition_rest import PartitionRest
 from triokafka.protocol.api.alter_partition import (

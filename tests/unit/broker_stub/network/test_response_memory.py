@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from triokafka.broker_stub.network.pending_responses import PendingResponses, bytes_in_memory
+from triokafka.broker_stub.network.response_memory import ResponseMemory, bytes_in_memory
 
 
 def test_oldest_answers_are_closed_when_there_are_too_many_bytes() -> None:
     """The newest is never closed: its client may just be about to read it."""
     closed: list[Any] = []
-    unsent = PendingResponses(100)
+    unsent = ResponseMemory(100)
     for name in "abc":
         unsent.begin(name, 40, lambda reason, name=name: closed.append((name, reason)))  # type: ignore[misc]
     assert [name for name, _ in closed] == ["a"]
@@ -23,7 +23,7 @@ def test_oldest_answers_are_closed_when_there_are_too_many_bytes() -> None:
 def test_answer_that_was_sent_counts_no_more() -> None:
     """A second end does nothing."""
     closed: list[Any] = []
-    unsent = PendingResponses(100)
+    unsent = ResponseMemory(100)
     unsent.begin("a", 60, closed.append)
     unsent.end("a")
     unsent.end("a")
@@ -34,7 +34,7 @@ def test_answer_that_was_sent_counts_no_more() -> None:
 def test_without_a_limit_no_answer_is_closed() -> None:
     """-1 means none."""
     closed: list[Any] = []
-    unsent = PendingResponses(-1)
+    unsent = ResponseMemory(-1)
     for name in range(10):
         unsent.begin(name, 10**9, closed.append)
     assert not closed
