@@ -10,7 +10,7 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
-from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig

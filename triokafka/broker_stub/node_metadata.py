@@ -16,6 +16,7 @@ from typing import TypeAlias, TypeVar
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.controller.event_queue_log import MetadataLogListener
 from triokafka.broker_stub.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
@@ -24,10 +25,9 @@ from triokafka.broker_stub.metadata.loader import LoadedChange, MetadataLoader
 from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataPublisher
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.broker_stub.quorum_client import quorum_client
+from triokafka.broker_stub.raft.election_state import QuorumStateStore
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
-from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
-from triokafka.broker_stub.raft.metadata_log_files import KEEP_ALL, MetadataLogFiles
-from triokafka.broker_stub.raft.quorum_state import QuorumStateStore
+from triokafka.broker_stub.raft.metadata_log import KEEP_ALL, MetadataLogFiles
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from triokafka.broker_stub.raft.election_state import QuorumStateStore
 from triokafka.broker_stub.raft.peer_channels import PeerChannel
-from triokafka.broker_stub.raft.quorum_state import QuorumStateStore
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_listener import RaftListener

@@ -41,7 +41,7 @@ from triokafka.broker_stub.metadata.snapshots import (
     SnapshotSchedule,
     image_records,
 )
-from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
 from triokafka.broker_stub.raft.snapshot_file_writer import SnapshotFileWriter
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,

@@ -1,24 +1,21 @@
-"""The timed work of a quorum node, by its state: requests to other nodes, elections, timeouts.
+"""The timeouts of a quorum node, by its state: when an election begins or ends, when a follower gives its leader up, when
+a leader resigns, and when requests are sent or repeated.
 
-Pure. `RaftCore` calls `DueWork.poll`, and repeats it while the state changes.
+Pure. `RaftCore` calls `Timeouts.poll`, and repeats it while the state changes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from triokafka.broker_stub.raft.effects import Send
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import UPDATE_VOTER_FACTOR, Quorum
 from triokafka.broker_stub.raft.raft_parts import RaftParts
-from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.state_transitions import UPDATE_VOTER_FACTOR, Quorum
 from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
-from triokafka.protocol.message import Request
 from triokafka.structs import Node
 
 
-class DueWork:
+class Timeouts:
     """The timers of each state. ``lead_again_at``: the only voter does not lead before, after a failed write."""
 
     def __init__(self, quorum: Quorum, parts: RaftParts) -> None:
@@ -52,23 +49,18 @@ class DueWork:
 
     def _poll_leader(self, leader: Leader, now: float) -> float:
         quorum = self._quorum
-        if quorum.shutting_down or leader.resign_requested or now >= leader.check_quorum_at:
+        if quorum.shutting_down or leader.must_resign(now):
             quorum.to_resigned(now)
             return now
         if quorum.voters.is_only_voter(self._config.key):
             return leader.check_quorum_at  # no node to notify
         if now >= leader.begin_epoch_at:
-            from triokafka.broker_stub.raft import messages
-
             interval = self._config.fetch_timeout_ms / 2000
-            for key in leader.to_notify(now, within=interval):
-                self._send_to_voter(key, messages.begin_request(quorum, key), now)
+            self._parts.voting.announce(leader, now, within=interval)
             leader.begin_epoch_at = now + interval
         return min(leader.check_quorum_at, leader.begin_epoch_at)
 
     def _poll_nominee(self, nominee: Prospective | Candidate, now: float) -> float:
-        from triokafka.broker_stub.raft import messages
-
         quorum = self._quorum
         if now >= nominee.election_ends_at and not quorum.shutting_down:
             if isinstance(nominee, Prospective):
@@ -77,16 +69,12 @@ class DueWork:
                 quorum.to_prospective(now)
             return now
         due_at = math.inf if quorum.shutting_down else nominee.election_ends_at
-        if not nominee.election.is_lost:
-            for key in nominee.election.unrecorded:
-                if key.node_id != self._config.node_id:
-                    due_at = min(due_at, self._send_to_voter(key, messages.vote_request(quorum, key), now))
-        return due_at
+        return due_at if nominee.election.is_lost else min(due_at, self._parts.voting.ask(nominee, now))
 
     def _poll_follower(self, follower: Follower, now: float) -> float:
         from triokafka.broker_stub.raft import messages
 
-        quorum = self._quorum
+        quorum, fetcher = self._quorum, self._parts.fetcher
         peers = quorum.peers
         node = quorum.leader_node(self._config.controller_listener)
         if quorum.may_lead:
@@ -97,23 +85,23 @@ class DueWork:
                 return now
             if now >= follower.update_voter_at:
                 if node is not None and not self._is_known_to_leader(follower):
-                    ready_at = quorum.peers.ready_at(node.node_id, now)
+                    ready_at = peers.ready_at(node.node_id, now)
                     if ready_at > now:  # a Fetch waits for its answer; the next request to the leader is this one
                         return min(follower.fetch_timeout_at, ready_at)
-                    self._send(node, messages.update_voter_request(quorum), now)
+                    peers.send(node, messages.update_voter_request(quorum), now)
                 follower.update_voter_at = now + self._update_voter_period
             due_at = min(follower.fetch_timeout_at, follower.update_voter_at)
-            return min(due_at, self._fetch_from(node, now)) if node is not None else due_at
+            return min(due_at, fetcher.fetch_from(node, now)) if node is not None else due_at
         if self._may_join(follower, node, now):
             assert node is not None
             follower.update_voter_at = now + self._update_voter_period
-            self._send(node, messages.join_request(quorum), now)
+            peers.send(node, messages.join_request(quorum), now)
         timed_out = node is not None and peers.has_timed_out(node.node_id, now)
         if node is None or timed_out or now >= follower.fetch_timeout_at or peers.is_backing_off(node.node_id, now):
             # Another node may know a newer leader.
-            due_at = self._fetch_from_bootstrap(now, excluding=-1 if node is None else node.node_id)
-            return due_at if node is None else min(due_at, self._fetch_from(node, now))
-        return min(follower.fetch_timeout_at, self._fetch_from(node, now))
+            due_at = fetcher.fetch_from_bootstrap(now, excluding=-1 if node is None else node.node_id)
+            return due_at if node is None else min(due_at, fetcher.fetch_from(node, now))
+        return min(follower.fetch_timeout_at, fetcher.fetch_from(node, now))
 
     def _is_known_to_leader(self, follower: Follower) -> bool:
         """Whether the leader knows the directory and the endpoints of this voter."""
@@ -148,50 +136,17 @@ class DueWork:
             if now >= unattached.election_at:
                 quorum.to_prospective(now)
                 return now
-            return min(unattached.election_at, self._fetch_from_bootstrap(now, excluding=self._config.node_id))
-        return self._fetch_from_bootstrap(now, excluding=self._config.node_id)
+            return min(unattached.election_at, self._fetch_from_bootstrap(now))
+        return self._fetch_from_bootstrap(now)
+
+    def _fetch_from_bootstrap(self, now: float) -> float:
+        return self._parts.fetcher.fetch_from_bootstrap(now, excluding=self._config.node_id)
 
     def _poll_resigned(self, resigned: Resigned, now: float) -> float:
-        from triokafka.broker_stub.raft import messages
-
         quorum = self._quorum
         if now >= resigned.election_at and not quorum.shutting_down:
             # It was the leader of this epoch, and cannot follow itself in it.
             quorum.to_next_epoch(now)
             return now
         due_at = math.inf if quorum.shutting_down else resigned.election_at
-        for key in quorum.voters.keys:
-            if key.node_id in resigned.unacknowledged:
-                due_at = min(due_at, self._send_to_voter(key, messages.end_request(quorum, resigned), now))
-        return due_at
-
-    # Sends
-
-    def _send(self, node: Node, request: Request[Any], now: float) -> float:
-        """Send if the node is ready; return when it will be."""
-        peers = self._quorum.peers
-        if peers.ready_at(node.node_id, now) <= now:
-            self._quorum.effects.send(Send(node, request, peers.sent(node.node_id, now)))
-        return peers.ready_at(node.node_id, now)
-
-    def _send_to_voter(self, key: ReplicaKey, request: Request[Any], now: float) -> float:
-        node = self._quorum.voters.node(key.node_id, self._config.controller_listener)
-        return math.inf if node is None else self._send(node, request, now)
-
-    def _fetch_from(self, node: Node, now: float) -> float:
-        if self._quorum.peers.ready_at(node.node_id, now) > now:
-            return self._quorum.peers.ready_at(node.node_id, now)
-        request = self._parts.fetcher.request()
-        return math.inf if request is None else self._send(node, request, now)
-
-    def _fetch_from_bootstrap(self, now: float, *, excluding: int) -> float:
-        from triokafka.broker_stub.raft import messages
-
-        peers = self._quorum.peers
-        if peers.waits_until(now) > now:
-            return peers.waits_until(now)
-        nodes = self._quorum.possible_leaders(excluding=excluding)
-        node = peers.any_ready(nodes, now)
-        if node is None:
-            return peers.first_ready_at(nodes, now)
-        return self._send(node, messages.fetch_request(self._quorum), now)
+        return min(due_at, self._parts.voting.end_epoch(resigned, now)) if resigned.unacknowledged else due_at

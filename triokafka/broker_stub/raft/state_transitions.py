@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Final
 
 from triokafka.broker_stub.raft.effects import RaftEffects
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.election_timeout import ElectionTimeout, Randomness
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import CHECK_QUORUM_FACTOR, Leader
 from triokafka.broker_stub.raft.peers import Peers
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
 from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
-from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_log import RaftLog
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
@@ -30,8 +30,8 @@ from triokafka.broker_stub.raft.states import (
     Resigned,
     State,
     Unattached,
-    VoteCount,
 )
+from triokafka.broker_stub.raft.vote_count import VoteCount
 from triokafka.broker_stub.raft.voter_set import VoterSet, node_of
 from triokafka.errors import CorruptRecordError, IllegalStateError
 from triokafka.structs import Node
@@ -81,6 +81,7 @@ class Quorum:
         self.effects = RaftEffects(stored)
         self.history = QuorumHistory(config.static_voters)
         self.peers = Peers(
+            self.effects,
             retry_backoff=config.retry_backoff_ms / 1000,
             request_timeout=config.request_timeout_ms / 1000,
             rng=rng,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.protocol.stored.control_records import (
     ControlRecordType,
     KRaftVersionRecord,
