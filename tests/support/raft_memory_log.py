@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import OffsetAndEpoch, SnapshotId
 from triokafka.errors import CorruptRecordError, KafkaStorageError, OffsetOutOfRangeError
 from triokafka.records import iter_batches
 from triokafka.structs import Buffer

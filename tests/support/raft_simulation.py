@@ -23,7 +23,7 @@ from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import NO_VOTERS, Voter, VoterEndpoint, VoterSet

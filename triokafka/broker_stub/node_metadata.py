@@ -16,7 +16,6 @@ from typing import TypeAlias, TypeVar
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.event_queue_log import MetadataLogListener
 from triokafka.broker_stub.meta_properties import ClusterIdentity, open_directories
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
@@ -28,11 +27,12 @@ from triokafka.broker_stub.quorum_client import quorum_client
 from triokafka.broker_stub.raft.election_state import QuorumStateStore
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.metadata_log import KEEP_ALL, MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLogListener
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_listener import RaftListener
-from triokafka.broker_stub.raft.raft_log import RaftLog
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes, raft_config
 from triokafka.broker_stub.snapshot_generator import SnapshotGenerator

@@ -9,7 +9,7 @@ from triokafka.broker_stub.raft.peer_channels import PeerChannel
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_listener import RaftListener
-from triokafka.broker_stub.raft.raft_log import RaftLog
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog
 from triokafka.structs import Node
 from triokafka.world import World
 

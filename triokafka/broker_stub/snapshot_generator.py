@@ -13,7 +13,7 @@ from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.broker_stub.metadata.snapshots import SnapshotId, SnapshotSchedule, encode_image
 from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
 from triokafka.broker_stub.raft.raft_client import RaftClient
-from triokafka.broker_stub.raft.raft_log import SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotWriter
 from triokafka.errors import KafkaError
 from triokafka.world import World
 

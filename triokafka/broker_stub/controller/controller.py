@@ -15,7 +15,6 @@ from triokafka.broker_stub.controller import feature_updates
 from triokafka.broker_stub.controller.controller_metrics import ElectionCounts
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import Compute, EventQueue
-from triokafka.broker_stub.controller.event_queue_log import MetadataLogListener
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
 from triokafka.broker_stub.controller.leader_moves import hand_over
 from triokafka.broker_stub.controller.no_op_records import NoOpRecords
@@ -27,6 +26,7 @@ from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataFollower
 from triokafka.broker_stub.node_metadata import NodeMetadata
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLogListener
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.world import World

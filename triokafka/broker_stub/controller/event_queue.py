@@ -21,12 +21,12 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.controller.controller_metrics import EventQueueMetrics
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
-from triokafka.broker_stub.controller.event_queue_log import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataFollower
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import World

@@ -20,7 +20,7 @@ from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId
 from triokafka.broker_stub.raft.metadata_log_check import MetadataLogCheck
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, PendingFlush
+from triokafka.broker_stub.raft.raft_log_interface import OffsetAndEpoch, PendingFlush
 from triokafka.broker_stub.raft.snapshot_file_writer import SnapshotFileWriter
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaError, KafkaStorageError
 from triokafka.records import iter_batches

@@ -7,7 +7,7 @@ import math
 
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.log_comparison import truncation_offset
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import OffsetAndEpoch, SnapshotId, SnapshotWriter
 from triokafka.broker_stub.raft.responses import Responses
 from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.broker_stub.raft.states import Follower

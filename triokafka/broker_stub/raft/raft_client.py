@@ -24,7 +24,7 @@ from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
 from triokafka.broker_stub.raft.raft_listener import RaftListener
-from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog, SnapshotId, SnapshotWriter
 from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import BrokerNotAvailableError, KafkaError, KafkaStorageError

@@ -21,7 +21,7 @@ from triokafka.broker_stub.raft.election_timeout import Randomness
 from triokafka.broker_stub.raft.leader_change_records import epoch_controls
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.raft_config import RaftConfig
-from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog, SnapshotWriter
 from triokafka.broker_stub.raft.raft_parts import RaftParts
 from triokafka.broker_stub.raft.state_transitions import COMPLAINT_PAUSE, Quorum
 from triokafka.broker_stub.raft.states import Follower, Resigned

@@ -20,7 +20,7 @@ from triokafka.broker_stub.raft.peers import Peers
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
 from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
 from triokafka.broker_stub.raft.raft_config import RaftConfig
-from triokafka.broker_stub.raft.raft_log import RaftLog
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.states import (
     Candidate,

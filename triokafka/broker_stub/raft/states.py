@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.raft_log import SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotWriter
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.vote_count import VoteCount
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint

@@ -1,5 +1,5 @@
-"""The timeouts of a quorum node, by its state: when an election begins or ends, when a follower gives its leader up, when
-a leader resigns, and when requests are sent or repeated.
+"""The timeouts of a quorum node, by its state: when an election begins or ends, a follower gives its leader up, a
+leader resigns, and requests are sent or repeated.
 
 Pure. `RaftCore` calls `Timeouts.poll`, and repeats it while the state changes.
 """

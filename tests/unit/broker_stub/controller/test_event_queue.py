@@ -17,10 +17,10 @@ from tests.unit.broker_stub.clusters import CONFIG, MemoryWorld, cluster
 from triokafka import errors
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import MAX_UNCOMMITTED, EventQueue
-from triokafka.broker_stub.controller.event_queue_log import MetadataLogListener
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataFollower
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLogListener
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import TopicRecord
 

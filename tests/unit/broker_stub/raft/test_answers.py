@@ -17,7 +17,7 @@ from triokafka.broker_stub.raft.election_timeout import ElectionTimeout
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.state_transitions import LARGEST_STEP, LAST_EPOCH
 from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached

@@ -11,7 +11,7 @@ from tests.unit.broker_stub.clusters import cluster, encode_snapshot, topic
 from triokafka.broker_stub.metadata.records import encode_records
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
 from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, RaftLog
+from triokafka.broker_stub.raft.raft_log_interface import OffsetAndEpoch, RaftLog
 from triokafka.errors import CorruptRecordError, IllegalStateError, KafkaStorageError, OffsetOutOfRangeError
 from triokafka.protocol.stored.cluster_metadata import NoOpRecord
 from triokafka.records import iter_batches
