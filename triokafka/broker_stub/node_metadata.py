@@ -23,7 +23,7 @@ from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.loader import LoadedChange, MetadataLoader
 from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataPublisher
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
-from triokafka.broker_stub.quorum_client import quorum_client
+from triokafka.broker_stub.quorum_connections import quorum_client
 from triokafka.broker_stub.raft.election_state import QuorumStateStore
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.metadata_log import KEEP_ALL, MetadataLogFiles

@@ -10,7 +10,7 @@ from triokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError, fo
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller import Controller
-    from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+    from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
     from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
     from triokafka.broker_stub.metadata.image import PartitionImage
 

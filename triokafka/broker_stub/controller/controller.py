@@ -11,7 +11,7 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.controller.activation_records import activation_records
 from triokafka.broker_stub.controller.controller_metrics import ElectionCounts
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import Compute, EventQueue
@@ -130,7 +130,7 @@ class Controller:
                 return Outcome([], None)
             if unless_epoch is not None and unless_epoch() in (None, broker.broker_epoch):
                 return Outcome([], None)
-            return Outcome(self.state.cluster.fence(image, broker), None)
+            return Outcome(self.state.brokers.fence(image, broker), None)
 
         await self.submit("FenceBroker", fence)
 
@@ -181,7 +181,7 @@ class Controller:
 
     def _activate(self, image: MetadataImage) -> Outcome[None]:
         min_insync_replicas = self.config.text(features.MIN_INSYNC_REPLICAS) or "1"
-        records = feature_updates.activation_records(
+        records = activation_records(
             image,
             self.metadata.bootstrap_records,
             min_insync_replicas,
@@ -195,7 +195,7 @@ class Controller:
         own_id = self.config.node_id if not self._had_term and self.metadata.is_alone else None
         self._had_term = True
         self.terms += 1
-        state.cluster.begin(
+        state.brokers.begin(
             state.committed,
             now=self.world.now(),
             own_id=own_id,
@@ -260,4 +260,4 @@ class Controller:
 
     def clock_jumped(self) -> None:
         """Extend the sessions of brokers after a jump of the world's clock."""
-        self.state.cluster.sessions.resume(self.world.now())
+        self.state.brokers.sessions.resume(self.world.now())

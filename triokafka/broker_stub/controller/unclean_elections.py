@@ -7,17 +7,22 @@ partitions (``unclean.leader.election.interval.ms``).
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import trio
 
-from triokafka.broker_stub.controller import leader_changes
 from triokafka.broker_stub.controller.controller_state import ControllerState
+from triokafka.broker_stub.controller.elections import Election
 from triokafka.broker_stub.controller.event_queue import EventQueue
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.partition_change import TopicConfig, partition_change
 from triokafka.broker_stub.metadata.image import NO_LEADER, MetadataImage
 from triokafka.errors import KafkaError
+from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 logger = logging.getLogger(__name__)
+
+_MAX_ELECTIONS_AT_ONCE: Final = 1_000
 
 
 class UncleanElections:
@@ -48,5 +53,21 @@ class UncleanElections:
                     )
 
     def _elect(self, image: MetadataImage) -> Outcome[int]:
-        records = leader_changes.unclean_leaders(image, self._state.configuration.effective.topic_config_of(image))
+        records = unclean_leaders(image, self._state.configuration.effective.topic_config_of(image))
         return Outcome(records, len(records))
+
+
+def unclean_leaders(image: MetadataImage, topic_config: TopicConfig) -> list[PartitionChangeRecord]:
+    """Return the changes that give partitions without a leader any live one, up to `_MAX_ELECTIONS_AT_ONCE`.
+
+    Only partitions of topics with ``unclean.leader.election.enable``, which may have been set since they lost theirs.
+    """
+    records: list[PartitionChangeRecord] = []
+    for topic, partition in image.partitions():
+        if partition.leader == NO_LEADER and topic_config(topic.name).unclean_leader_election_enable:
+            record = partition_change(image, topic, partition, topic_config, election=Election.UNCLEAN)
+            if record is not None:
+                records.append(record)
+                if len(records) == _MAX_ELECTIONS_AT_ONCE:
+                    break
+    return records

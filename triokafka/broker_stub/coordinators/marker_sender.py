@@ -9,7 +9,7 @@ from math import inf
 import trio
 
 from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
-from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
 from triokafka.coordinator.runtime.coordinator_log import TransactionMarker
 from triokafka.coordinator.transaction.completions import Completion
 from triokafka.coordinator.transaction.marker_queue import MarkerQueue, MarkerRequest

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from triokafka.broker_stub.log.config import ConfigType, LogConfigDefinition
 from triokafka.broker_stub.log.config_definition import between, one_of
-from triokafka.broker_stub.metadata.match_patterns import why_refused
+from triokafka.broker_stub.metadata.client_metrics_match import why_refused
 from triokafka.errors import InvalidConfigurationError, InvalidRequestError
 from triokafka.protocol.configuration import ConfigResourceType
 

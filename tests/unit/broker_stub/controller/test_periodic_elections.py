@@ -13,8 +13,7 @@ from tests.unit.broker_stub.clusters import CONFIG, broker, cluster, replayed, t
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
-from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
-from triokafka.broker_stub.controller.leader_changes import imbalanced_brokers, preferred_leaders
+from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing, imbalanced_brokers, preferred_leaders
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.log.config import LogConfig

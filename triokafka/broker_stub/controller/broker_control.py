@@ -15,20 +15,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller import controlled_shutdown, leader_changes
+from triokafka.broker_stub.controller import broker_failover, controlled_shutdown
 from triokafka.broker_stub.controller.broker_sessions import BrokerSession, BrokerSessions
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import TopicConfig
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import features
-from triokafka.broker_stub.metadata.broker_registration import (
+from triokafka.broker_stub.metadata.delta import MetadataDelta
+from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage, is_reserved_directory
+from triokafka.broker_stub.metadata.lifecycle_values import (
     BrokerHeartbeat,
     BrokerRegistration,
     ControllerRegistration,
     HeartbeatReply,
 )
-from triokafka.broker_stub.metadata.delta import MetadataDelta
-from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage, is_reserved_directory
 from triokafka.broker_stub.metadata.snapshots import registration_record
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored import cluster_metadata as stored
@@ -40,7 +40,7 @@ _FENCE: Final = 1
 _UNFENCE: Final = -1
 
 
-class ClusterControl:
+class BrokerControl:
     """Decides about brokers.
 
     Args:
@@ -110,7 +110,7 @@ class ClusterControl:
         """
         clean = former is not None and registration.previous_broker_epoch == former.broker_epoch
         if features.has_eligible_leader_replicas(image) and not clean:
-            return leader_changes.broker_ended_unclean(image, registration.broker_id, self._config_of(image))
+            return broker_failover.broker_ended_unclean(image, registration.broker_id, self._config_of(image))
         return self._moves(image, registration.broker_id)
 
     def register_controller(self, image: MetadataImage, registration: ControllerRegistration) -> Outcome[None]:
@@ -229,7 +229,7 @@ class ClusterControl:
         if not lost or not features.assigns_directories(image):
             return
         for directory in lost:
-            yield from leader_changes.directory_lost(image, broker.broker_id, directory, self._config_of(image))
+            yield from broker_failover.directory_lost(image, broker.broker_id, directory, self._config_of(image))
         yield stored.BrokerRegistrationChangeRecord(
             broker_id=broker.broker_id,
             broker_epoch=broker.broker_epoch,
@@ -244,21 +244,14 @@ class ClusterControl:
 
     def unfence(self, image: MetadataImage, broker: BrokerImage) -> list[Struct]:
         """Return the records that unfence a broker and elect it for partitions that no other broker can lead."""
-        changes = leader_changes.broker_unfenced(image, broker.broker_id, self._config_of(image))
+        changes = broker_failover.broker_unfenced(image, broker.broker_id, self._config_of(image))
         return [_registration_change(broker, _UNFENCE), *changes]
 
     def _moves(self, image: MetadataImage, broker_id: int) -> Iterator[stored.PartitionChangeRecord]:
-        return leader_changes.broker_fenced(image, broker_id, self._config_of(image))
+        return broker_failover.broker_fenced(image, broker_id, self._config_of(image))
 
     def _config_of(self, image: MetadataImage) -> TopicConfig:
         return partial(self._topic_config, image)
-
-    def fence_stale(self, image: MetadataImage, *, now: float) -> Outcome[int | None]:
-        """Fence the broker whose session ended first, if any. One at a time: each call sees the effect of the last."""
-        oldest = self.sessions.oldest(image)
-        if oldest is None or oldest[1] >= now:
-            return Outcome([], None)
-        return Outcome(self.fence(image, image.brokers[oldest[0]]), oldest[0])
 
     # Sessions
 

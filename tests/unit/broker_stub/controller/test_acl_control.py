@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from triokafka.broker_stub.controller.access_control import delete_acls
+from triokafka.broker_stub.controller.acl_control import delete_acls
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.errors import InvalidRequestError, PolicyViolationError

@@ -1,6 +1,6 @@
 """Topics and partitions: creating, growing and deleting them.
 
-`ReplicationControl` is pure: from an image, it computes the records and the response of a request. Every item of a
+`TopicControl` is pure: from an image, it computes the records and the response of a request. Every item of a
 request succeeds or fails independently.
 """
 
@@ -64,7 +64,7 @@ def _topic_entries(config: BrokerConfig, image: MetadataImage) -> _TopicEntries:
     return entries
 
 
-class ReplicationControl:
+class TopicControl:
     """Decides about topics and partitions.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.marker_sender import MarkerSender
-from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
 from triokafka.broker_stub.coordinators.replicated_log import ReplicatedCoordinatorLog
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.metadata.features import TRANSACTION_VERSION

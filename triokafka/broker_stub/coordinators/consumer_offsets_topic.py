@@ -26,7 +26,7 @@ def group_entry(
     """Return the registry's entry for the group coordinator, whose topic is ``__consumer_offsets``."""
 
     def create() -> GroupCoordinator:
-        from triokafka.broker_stub.coordinators.group_coordinator import group_coordinator
+        from triokafka.broker_stub.coordinators.group_coordinator_config import group_coordinator
 
         return group_coordinator(world, config, replicas, image)
 

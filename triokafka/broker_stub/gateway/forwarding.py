@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from triokafka import errors
 from triokafka.broker_stub.gateway.controller_channel import ControllerChannel, Purpose
-from triokafka.broker_stub.gateway.controller_gateway import DeniedResources, ForwardedClient
-from triokafka.broker_stub.metadata.broker_registration import (
+from triokafka.broker_stub.gateway.gateway_interface import DeniedResources, ForwardedClient
+from triokafka.broker_stub.metadata.lifecycle_values import (
     BrokerHeartbeat,
     BrokerRegistration,
     ControllerRegistration,
@@ -211,7 +211,7 @@ class RemoteControllerGateway:
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
         """Register the broker, fenced; return its broker epoch."""
-        from triokafka.broker_stub.gateway.registration_messages import registration_request
+        from triokafka.broker_stub.gateway.lifecycle_messages import registration_request
 
         request = registration_request(registration)
         response = await self._checked(request, Purpose.LIFECYCLE, timeout_ms=self._session_timeout_ms)
@@ -219,7 +219,7 @@ class RemoteControllerGateway:
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
         """Send the broker's heartbeat."""
-        from triokafka.broker_stub.gateway.registration_messages import heartbeat_request
+        from triokafka.broker_stub.gateway.lifecycle_messages import heartbeat_request
 
         request = heartbeat_request(beat)
         response = await self._checked(request, Purpose.LIFECYCLE, timeout_ms=self._session_timeout_ms)
@@ -231,7 +231,7 @@ class RemoteControllerGateway:
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
         """Register a controller."""
-        from triokafka.broker_stub.gateway.registration_messages import controller_registration_request
+        from triokafka.broker_stub.gateway.lifecycle_messages import controller_registration_request
 
         request = controller_registration_request(registration)
         await self._checked(request, Purpose.REPLICAS, timeout_ms=self._session_timeout_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from triokafka.broker_stub.metadata import EndpointImage
-from triokafka.broker_stub.metadata.broker_registration import (
+from triokafka.broker_stub.metadata.lifecycle_values import (
     BrokerHeartbeat,
     BrokerRegistration,
     ControllerRegistration,

@@ -14,7 +14,7 @@ from triokafka.topic_names import TRANSACTION_STATE_TOPIC
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+    from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 
 
@@ -32,7 +32,7 @@ def transaction_entry(
     """Return the registry's entry for the transaction coordinator, whose topic is ``__transaction_state``."""
 
     def create() -> TransactionCoordinator:
-        from triokafka.broker_stub.coordinators.transaction_coordinator import transaction_coordinator
+        from triokafka.broker_stub.coordinators.transaction_coordinator_config import transaction_coordinator
 
         return transaction_coordinator(
             world, config, replicas, image, markers=markers(), nodes=nodes, new_producer_id=new_producer_id

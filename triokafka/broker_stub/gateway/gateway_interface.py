@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from triokafka.broker_stub.metadata.broker_registration import (
+from triokafka.broker_stub.metadata.item_error import ItemError
+from triokafka.broker_stub.metadata.lifecycle_values import (
     BrokerHeartbeat,
     BrokerRegistration,
     ControllerRegistration,
     HeartbeatReply,
 )
-from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
+from triokafka.errors import NotControllerError
 from triokafka.protocol.frames import RequestHeader
 from triokafka.protocol.message import Request, Response
 from triokafka.world import World
@@ -38,6 +39,10 @@ R = TypeVar("R", bound=Response)
 
 DeniedResources = Mapping[tuple[int, str], ItemError]
 """Configuration resources (type, name) that the client may not change, with the error to answer for each."""
+
+
+class NodeStopsError(NotControllerError):
+    """This node stops: no later attempt of it reaches the controller."""
 
 
 class ForwardedClient(Protocol):

@@ -6,13 +6,14 @@ import pytest
 
 from tests.unit.broker_stub.clusters import cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller.cluster_control import ClusterControl
+from triokafka.broker_stub.controller.broker_control import BrokerControl
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.session_fencing import fence_stale
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.features import SUPPORTED
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerHeartbeat, BrokerRegistration
 from triokafka.protocol.api.unregister_broker import UnregisterBrokerRequest
 from triokafka.protocol.stored.cluster_metadata import BrokerRegistrationChangeRecord
 
@@ -20,8 +21,8 @@ SESSION = 9.0
 DIRECTORY = uuid.UUID(int=2001)
 
 
-def control() -> ClusterControl:
-    made = ClusterControl(SESSION, lambda image, name: LogConfig())
+def control() -> BrokerControl:
+    made = BrokerControl(SESSION, lambda image, name: LogConfig())
     made.begin(EMPTY_IMAGE, now=0, cluster_id="cluster-a")
     return made
 
@@ -39,7 +40,7 @@ def registration(broker_id: int = 1, incarnation: int = 1, cluster_id: str = "cl
 
 
 class Rig:
-    """A `ClusterControl` and the image after its records."""
+    """A `BrokerControl` and the image after its records."""
 
     def __init__(self, image: MetadataImage | None = None) -> None:
         self.control = control()
@@ -221,7 +222,7 @@ def test_silent_brokers_are_fenced_one_at_a_time_the_oldest_first() -> None:
     assert rig.control.sessions.oldest(rig.image) == (2, SESSION)
     late = 1.0 + SESSION + 0.001
     for expected in (2, 1, None):
-        outcome = rig.control.fence_stale(rig.image, now=late)
+        outcome = fence_stale(rig.control, rig.image, now=late)
         assert outcome.response == expected
         rig.image = replayed(outcome.records, rig.image)
     assert [rig.image.brokers[i].fenced for i in (1, 2, 3)] == [True, True, False]
@@ -242,7 +243,7 @@ def test_resumed_controller_gives_every_broker_a_new_session() -> None:
     rig.beat()
     rig.control.sessions.resume(100.0)
     assert rig.control.sessions.oldest(rig.image) == (1, 100.0 + SESSION)
-    assert rig.control.fence_stale(rig.image, now=105.0).records == []
+    assert fence_stale(rig.control, rig.image, now=105.0).records == []
 
 
 def test_new_controller_gives_every_broker_a_session_and_lets_its_own_register_at_once() -> None:
