@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final
 
 import trio
@@ -57,9 +58,6 @@ class SnapshotSchedule:
         """Record that a snapshot covers all but the last ``size`` bytes, or that none was necessary."""
         self.bytes = size
         self._since = now
-
-
-# An image as records
 
 
 class SnapshotGenerator:

@@ -59,6 +59,9 @@ class Snapshot(NamedTuple):
     batches: Sequence[LogBatch]
 
 
+# An image as records
+
+
 def image_records(image: MetadataImage) -> Iterator[Struct]:
     """Yield the records that build this image from an empty one, in Kafka's order."""
     for name, level in image.features.items():
