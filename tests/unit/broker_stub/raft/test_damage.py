@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.broker_stub.raft.test_metadata_log_files import FOLDER, append, flush, opened, snapshot
+from tests.unit.broker_stub.raft.test_metadata_log import FOLDER, append, flush, opened, snapshot
 from triokafka.broker_stub.controller.metadata_log_repair import repair_metadata
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
