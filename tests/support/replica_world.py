@@ -19,7 +19,7 @@ from tests.support.replica_producers import Producers, Sequences
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
 from triokafka.broker_stub.controller import alter_partition, broker_failover
-from triokafka.broker_stub.controller.leader_moves import hand_over
+from triokafka.broker_stub.controller.forced_leader import hand_over
 from triokafka.broker_stub.controller.reassignments import alter_reassignments
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog

@@ -61,7 +61,7 @@ from triokafka.world import World
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
-    from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
+    from triokafka.broker_stub.metrics.broker_catalogue import BrokerMetrics
     from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -306,9 +306,9 @@ class Broker:
         return self.lifecycle.state is LifecycleState.RUNNING
 
     def metrics(self) -> Iterator[Sample]:
-        """Yield the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
+        """Yield the current value of every metric; see `triokafka.broker_stub.metrics.broker_catalogue`."""
         from triokafka.broker_stub.gateway.broker_lifecycle import STATE_NUMBERS
-        from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
+        from triokafka.broker_stub.metrics.broker_catalogue import BrokerMetrics
 
         if self._metrics is None:
             self._metrics = BrokerMetrics(

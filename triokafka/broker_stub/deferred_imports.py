@@ -29,7 +29,7 @@ _PARTS: Final = (
     "triokafka.broker_stub.coordinators.group_coordinator_config",
     "triokafka.broker_stub.coordinators.transaction_coordinator_config",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
-    "triokafka.broker_stub.metrics.catalogue",
+    "triokafka.broker_stub.metrics.broker_catalogue",
     "triokafka.broker_stub.metrics.controller_catalogue",
 )
 """Deferred modules other than handlers."""

@@ -156,7 +156,7 @@ class Node:
         """Yield the current value of every metric of the node, whatever its roles are."""
         if self._broker is not None:
             return self._broker.metrics()
-        from triokafka.broker_stub.metrics.catalogue import network_samples, request_samples
+        from triokafka.broker_stub.metrics.broker_catalogue import network_samples, request_samples
 
         server = self._server
         assert server is not None  # a node without the broker role has controller listeners

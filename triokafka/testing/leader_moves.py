@@ -24,7 +24,7 @@ async def move_leader(
 
     If cancelled, a reassignment that has begun continues.
     """
-    from triokafka.broker_stub.controller.leader_moves import next_leader
+    from triokafka.broker_stub.controller.forced_leader import next_leader
 
     to = next_leader(controller.image, topic, partition, to)
     state = controller.image.partition(topic, partition)

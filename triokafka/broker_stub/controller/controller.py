@@ -15,8 +15,8 @@ from triokafka.broker_stub.controller.activation_records import activation_recor
 from triokafka.broker_stub.controller.controller_metrics import ElectionCounts
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import Compute, EventQueue
+from triokafka.broker_stub.controller.forced_leader import hand_over
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
-from triokafka.broker_stub.controller.leader_moves import hand_over
 from triokafka.broker_stub.controller.no_op_records import NoOpRecords
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from triokafka.broker_stub.controller.outcome import Outcome, Steps, check_size
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.item_error import ItemError
-from triokafka.broker_stub.metadata.user_credentials import SCRAM
+from triokafka.broker_stub.metadata.scram_credentials import SCRAM
 from triokafka.errors import (
     BrokerResponseError,
     DuplicateResourceError,

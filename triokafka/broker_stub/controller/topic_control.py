@@ -19,7 +19,7 @@ from triokafka.broker_stub.controller.manual_placement import check_manual, manu
 from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome, Steps, check_size
 from triokafka.broker_stub.controller.policies import Policies, TopicCreation
 from triokafka.broker_stub.metadata import features
-from triokafka.broker_stub.metadata.config_entries import ConfigEntry, inherited_entries, topic_entries
+from triokafka.broker_stub.metadata.described_configs import ConfigEntry, inherited_entries, topic_entries
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge

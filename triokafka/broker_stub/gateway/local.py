@@ -177,7 +177,7 @@ class LocalControllerGateway:
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """See `in_sync.alter_partition`."""
+        """See `alter_partition.alter_partition`."""
         from triokafka.broker_stub.controller.alter_partition import alter_partition
 
         return await self._submit(

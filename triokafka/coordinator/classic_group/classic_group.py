@@ -1,6 +1,6 @@
 """One consumer group under the classic protocol: its members, its generation, and the votes for its protocol.
 
-A plain object. It checks transitions and member identity. `rebalance`, `join`, `sync` and `liveness` decide when to
+A plain object. It checks transitions and member identity. `rebalance`, `join`, `sync`, `leaving` and `expired_members` decide when to
 rebalance and which requests to answer. Timers live in the shard's queue.
 """
 

@@ -16,9 +16,10 @@ from triokafka.coordinator.classic_group.join import Joiner
 from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group import timers
-from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, Step, advance, hash_of_topics
+from triokafka.coordinator.consumer_group.advance import Step, advance
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.embedded import owned_by, write_assignment
+from triokafka.coordinator.consumer_group.group_epoch import Circumstances, RequestingMember, hash_of_topics
 from triokafka.coordinator.consumer_group.leaving import depart
 from triokafka.coordinator.consumer_group.member import (
     JOINING,

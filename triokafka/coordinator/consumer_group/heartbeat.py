@@ -11,8 +11,9 @@ from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import group_removal
 from triokafka.coordinator.consumer_group import timers
-from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, advance
+from triokafka.coordinator.consumer_group.advance import advance
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.consumer_group.group_epoch import Circumstances, RequestingMember
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
     LEAVING,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from triokafka.coordinator.consumer_group import timers
-from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
+from triokafka.coordinator.consumer_group.advance import removal_of
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.consumer_group.group_epoch import hash_of_topics
 from triokafka.coordinator.consumer_group.member import LEAVING_FOR_NOW, MemberState
 from triokafka.coordinator.consumer_group.migration import classic_group, downgrade, must_downgrade
 from triokafka.coordinator.consumer_group.records import (

@@ -19,9 +19,10 @@ from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE, group_change, group_removal
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
 from triokafka.coordinator.consumer_group import timers
-from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
+from triokafka.coordinator.consumer_group.advance import removal_of
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.embedded import owned_by, read_assignment, write_assignment
+from triokafka.coordinator.consumer_group.group_epoch import hash_of_topics
 from triokafka.coordinator.consumer_group.member import (
     ClassicTraits,
     MemberProfile,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker_stub.clusters import broker, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller.leader_moves import hand_over, next_leader
+from triokafka.broker_stub.controller.forced_leader import hand_over, next_leader
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 
 
