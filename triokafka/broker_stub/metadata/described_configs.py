@@ -9,7 +9,7 @@ from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
 from triokafka.broker_stub.config.broker import ALIASES, is_hidden, is_known
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfigDefinition as TopicDefinition
-from triokafka.broker_stub.metadata import group_and_client_metrics_configs
+from triokafka.broker_stub.metadata import group_and_metrics_configs
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.configuration import ConfigResourceType, ConfigSource
@@ -116,7 +116,7 @@ def resource_entries(resource_type: int, overrides: Mapping[str, str]) -> list[C
     """Return every key of a group or client metrics subscription with ``overrides``, by name."""
     source = ConfigSource.GROUP if resource_type == ConfigResourceType.GROUP else ConfigSource.CLIENT_METRICS
     entries = []
-    for name, definition in sorted(group_and_client_metrics_configs.DEFINITIONS[resource_type].items()):
+    for name, definition in sorted(group_and_metrics_configs.DEFINITIONS[resource_type].items()):
         value = definition.format(definition.default)
         keys = [key for key, _ in definition.broker_keys]
         if resource_type == ConfigResourceType.GROUP and not keys:

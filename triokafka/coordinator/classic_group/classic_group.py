@@ -1,7 +1,7 @@
 """One consumer group under the classic protocol: its members, its generation, and the votes for its protocol.
 
-A plain object. It checks transitions and member identity. `rebalance`, `join`, `sync`, `leaving` and `expired_members` decide when to
-rebalance and which requests to answer. Timers live in the shard's queue.
+A plain object. It checks transitions and member identity. `rebalance`, `join`, `sync`, `leaving` and `expired_members`
+decide when to rebalance and which requests to answer. Timers live in the shard's queue.
 """
 
 from __future__ import annotations

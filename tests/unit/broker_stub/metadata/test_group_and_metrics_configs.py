@@ -6,7 +6,7 @@ import pytest
 
 from triokafka.broker_stub.config import DEFINITIONS
 from triokafka.broker_stub.config.known_names import UNUSED_NAMES
-from triokafka.broker_stub.metadata.group_and_client_metrics_configs import BOUNDS, bound_name
+from triokafka.broker_stub.metadata.group_and_metrics_configs import BOUNDS, bound_name
 
 NAMES = [
     bound_name(name, which)
