@@ -16,8 +16,8 @@ from tests.support.scripted_broker import ScriptedCluster
 from tests.support.scripted_producing import memory_is_whole, scripted
 from tests.support.simulated import simulated
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.compressor import MOST_THREADS, ThreadCompressor, bytes_per_second
 from triokafka.client.producer.settled_event import SettledEvent
-from triokafka.client.producer.thread_compressor import MOST_THREADS, ThreadCompressor, bytes_per_second
 from triokafka.errors import KafkaError, KafkaTimeoutError
 from triokafka.protocol.api.produce import ProduceRequest
 from triokafka.records import BatchBuilder, builder

@@ -1,6 +1,6 @@
-"""Connecting: start attempts when the back-off allows, and wait for a connection that takes a request.
+"""The wait for a connection that takes a request. Starts attempts to connect when the back-off allows.
 
-All senders of one client share a connector; a cancelled wait does not affect the others.
+All senders of one client share it; a cancelled wait does not affect the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _PATIENCE: Final = 1.0
 """Seconds that a connection attempt to one broker may take before another broker is tried beside it."""
 
 
-class Connector:
-    """Connects to the brokers of a directory, in tasks of ``tasks``.
+class ConnectionWait:
+    """Waits for connections to brokers, which tasks of ``tasks`` make.
 
     ``check_usable`` raises if there will be no more connections. ``on_lost`` is called after a failed attempt or the
     end of a connection. Times are seconds.

@@ -8,7 +8,7 @@ import pytest
 
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.transactions.coordinator_call import GROUP, CallOutcome
-from triokafka.client.producer.transactions.manager import TransactionManager
+from triokafka.client.producer.transactions.transaction_manager import TransactionManager
 from triokafka.client.producer.transactions.transaction_state import TransactionState as State
 from triokafka.errors import (
     CommitFailedError,

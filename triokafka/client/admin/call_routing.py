@@ -1,4 +1,4 @@
-"""One call of an admin client: sends the requests of its attempts to the right brokers."""
+"""Routing of the admin client: which broker gets each request of a call: the controller, a coordinator, a leader."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class ControllerRoute:
     unreachable: int | None = None
 
 
-class AdminCall:
-    """A call of an admin client, of one or more attempts.
+class CallRouting:
+    """Routes the requests of one call of an admin client, of one or more attempts.
 
     Attributes:
         left_ms: the rest of the call's time limit when the present attempt began.
@@ -174,7 +174,7 @@ class AdminCall:
     async def side_by_side(
         self,
         parts: Mapping[int, list[K]],
-        do_part: Callable[[int, list[K], AdminCall], Awaitable[Mapping[K, V | Exception]]],
+        do_part: Callable[[int, list[K], CallRouting], Awaitable[Mapping[K, V | Exception]]],
     ) -> dict[K, V | Exception]:
         """Do parts of the items at several brokers concurrently; a failed part fails only its own items.
 
@@ -205,7 +205,7 @@ class AdminCall:
     async def at_coordinators(
         self,
         group_ids: list[str],
-        do_part: Callable[[Node, list[str], AdminCall], Awaitable[Mapping[str, V | Exception]]],
+        do_part: Callable[[Node, list[str], CallRouting], Awaitable[Mapping[str, V | Exception]]],
         *,
         key_type: int = GROUP,
     ) -> dict[str, V | Exception]:
@@ -222,7 +222,7 @@ class AdminCall:
             else:
                 outcomes[group_id] = coordinator
 
-        async def do_node(node_id: int, items: list[str], call: AdminCall) -> Mapping[str, V | Exception]:
+        async def do_node(node_id: int, items: list[str], call: CallRouting) -> Mapping[str, V | Exception]:
             try:
                 return await do_part(nodes[node_id], items, call)
             except errors.KafkaConnectionError:

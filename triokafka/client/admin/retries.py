@@ -1,4 +1,4 @@
-"""The calls of the admin client: attempts, retries and errors."""
+"""Retries of the admin client: the attempts of each call, and the errors after which another one follows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from triokafka.backoff import Backoff
-from triokafka.client.admin.call import GROUP, AdminCall, ControllerRoute
+from triokafka.client.admin.call_routing import GROUP, CallRouting, ControllerRoute
 from triokafka.client.admin.types import Results
 from triokafka.client.config import AdminOptions
 from triokafka.errors import (
@@ -35,13 +35,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R", bound=Response)
 
-Round = Callable[[list[K], AdminCall], Awaitable[Mapping[K, V | Exception]]]
+Round = Callable[[list[K], CallRouting], Awaitable[Mapping[K, V | Exception]]]
 """Does the given items once, in an attempt of the call; returns the outcome or the error of each."""
 
 _FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
 
 
-class AdminRequests:
+class AdminRetries:
     """Repeats the calls of one admin client until they succeed or their time is over.
 
     With ``at_controllers`` the client is connected to the controllers (KIP-919), of which the active one answers.
@@ -78,7 +78,7 @@ class AdminRequests:
         give_up_at = self.world.now() + limit / 1000
         failures = 0
         whole: Exception | None = None
-        call = AdminCall(self.client, self._route, self._request_timeout_ms)
+        call = CallRouting(self.client, self._route, self._request_timeout_ms)
         while pending:
             left_ms = max(1, round((give_up_at - self.world.now()) * 1000))
             outcomes: Mapping[K, V | Exception] = {}
@@ -118,14 +118,14 @@ class AdminRequests:
     async def each_group(
         self,
         group_ids: Iterable[str],
-        do_part: Callable[[Node, list[str], AdminCall], Awaitable[Mapping[str, V | Exception]]],
+        do_part: Callable[[Node, list[str], CallRouting], Awaitable[Mapping[str, V | Exception]]],
         timeout_ms: float | None,
         *,
         key_type: int = GROUP,
     ) -> Results[str, V]:
         """Do as `each`, with the groups of each coordinator in one part. ``key_type`` tells what the ids name."""
 
-        async def do_round(items: list[str], call: AdminCall) -> Mapping[str, V | Exception]:
+        async def do_round(items: list[str], call: CallRouting) -> Mapping[str, V | Exception]:
             return await call.at_coordinators(items, do_part, key_type=key_type)
 
         return await self.each(group_ids, do_round, timeout_ms)
@@ -133,7 +133,7 @@ class AdminRequests:
     async def brokers(self, timeout_ms: float | None) -> list[Node]:
         """Return the brokers of the cluster."""
 
-        async def ask(call: AdminCall) -> list[Node]:
+        async def ask(call: CallRouting) -> list[Node]:
             return list((await call.refresh_metadata()).nodes.values())
 
         return await self.once(ask, timeout_ms)
@@ -149,10 +149,10 @@ class AdminRequests:
         """Do as `each`, for calls that change something: raise the failures after all items were tried."""
         return values_of(await self.each(items, do_round, timeout_ms, final=final))
 
-    async def once(self, do: Callable[[AdminCall], Awaitable[V]], timeout_ms: float | None) -> V:
+    async def once(self, do: Callable[[CallRouting], Awaitable[V]], timeout_ms: float | None) -> V:
         """Do one operation, and retry it while it fails with a retriable error."""
 
-        async def do_round(items: list[None], call: AdminCall) -> Mapping[None, V | Exception]:
+        async def do_round(items: list[None], call: CallRouting) -> Mapping[None, V | Exception]:
             return {None: await do(call)}
 
         results: Results[None, V] = await self.each([None], do_round, timeout_ms)
@@ -161,7 +161,7 @@ class AdminRequests:
     async def ask_any(self, request: Request[R], what: str, timeout_ms: float | None) -> R:
         """Return the response of any broker to a request. Raises the error of the response; ``what`` is in its text."""
 
-        async def ask(call: AdminCall) -> R:
+        async def ask(call: CallRouting) -> R:
             response = await call.to_any(request)
             self.check(getattr(response, "error_code"), what, getattr(response, "error_message", None))  # noqa: B009
             return response
@@ -176,7 +176,7 @@ class AdminRequests:
 
     # ---------------------------------------------------------------- errors
 
-    def _why_late(self, call: AdminCall) -> str:
+    def _why_late(self, call: CallRouting) -> str:
         why = self.client.why_unreachable()
         if call.waited_for_controller:
             why += ". The request is for the active controller: check that a majority of the controllers runs"
@@ -213,7 +213,7 @@ class AdminRequests:
         return error
 
 
-def _says_more(outcome: object, earlier: object, call: AdminCall) -> bool:
+def _says_more(outcome: object, earlier: object, call: CallRouting) -> bool:
     """Whether the outcome of an attempt is reported instead of an earlier one.
 
     A timeout does not replace the reason of an earlier failure, unless that was a connection, and since then the

@@ -1,4 +1,4 @@
-"""The slow path: for every record that the fast path cannot put into an open batch.
+"""Appends records to the accumulator on the slow path: those that the fast path cannot put into an open batch.
 
 Interceptors, serializers and partitioners, unknown topics, and batches that must be opened first. A record waits in
 `TopicStates.learn` for metadata and in `BatchOpener.open_batch` for memory; cancelling either wait has no effect on the
@@ -21,7 +21,7 @@ from triokafka.client.producer.topic_states import TopicStates
 from triokafka.structs import Buffer, TopicPartition
 
 
-class SlowPath:
+class RecordAppender:
     """The slow path of one producer. Its methods take the arguments of `Producer.send` by position.
 
     ``now`` is the world's monotonic clock, in seconds; ``check_usable`` raises when the producer is closed or has
