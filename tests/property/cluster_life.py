@@ -22,11 +22,11 @@ from triokafka.broker_stub.controller.configuration_control import Configuration
 from triokafka.broker_stub.controller.directory_assignment import assign_replicas_to_directories
 from triokafka.broker_stub.controller.elect_leaders import elect_leaders
 from triokafka.broker_stub.controller.leader_balancing import preferred_leaders
+from triokafka.broker_stub.controller.offline_partition_elections import unclean_leaders
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.reassignments import alter_reassignments
 from triokafka.broker_stub.controller.session_fencing import fence_stale
 from triokafka.broker_stub.controller.topic_control import TopicControl
-from triokafka.broker_stub.controller.unclean_elections import unclean_leaders
 from triokafka.broker_stub.metadata import EndpointImage, features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.features import (

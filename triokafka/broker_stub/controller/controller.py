@@ -18,10 +18,10 @@ from triokafka.broker_stub.controller.event_queue import Compute, EventQueue
 from triokafka.broker_stub.controller.forced_leader import hand_over
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
 from triokafka.broker_stub.controller.no_op_records import NoOpRecords
+from triokafka.broker_stub.controller.offline_partition_elections import OfflinePartitionElections
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.token_expiry import TokenExpiry
-from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataFollower
@@ -242,7 +242,7 @@ class Controller:
                     percentage = config.leader_imbalance_per_broker_percentage
                     nursery.start_soon(LeaderBalancing(state, queue, interval=interval, percentage=percentage).run)
                 unclean_interval = config.unclean_leader_election_interval_ms / 1000
-                nursery.start_soon(UncleanElections(state, queue, interval=unclean_interval).run)
+                nursery.start_soon(OfflinePartitionElections(state, queue, interval=unclean_interval).run)
                 if state.tokens.enabled:
                     check_interval = config.delegation_token_expiry_check_interval_ms / 1000
                     nursery.start_soon(TokenExpiry(self.world, state, queue, interval=check_interval).run)

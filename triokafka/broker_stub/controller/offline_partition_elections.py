@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 _MAX_ELECTIONS_AT_ONCE: Final = 1_000
 
 
-class UncleanElections:
+class OfflinePartitionElections:
     """Checks every ``interval`` seconds for partitions without a leader whose topics allow unclean elections."""
 
     def __init__(self, state: ControllerState, queue: EventQueue, *, interval: float) -> None:
