@@ -128,7 +128,7 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a completion is stored in the end",
-            _C + "ending.py",
+            _C + "completion.py",
             "            later.timers.schedule(key, later.at.now + _RETRY_SECONDS)\n",
             "            pass\n",
             _UNIT + "test_completion_is_stored_although_an_append_fails_first",

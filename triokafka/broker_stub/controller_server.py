@@ -17,12 +17,12 @@ from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
-from triokafka.broker_stub.gateway.registration import advertised_endpoints
+from triokafka.broker_stub.gateway.advertised_endpoints import advertised_endpoints
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, features
-from triokafka.broker_stub.metadata.broker_registration import ControllerRegistration
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.metadata.lifecycle_values import ControllerRegistration
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config

@@ -35,7 +35,7 @@ def listener_security(
     if all(listener.security_protocol == "PLAINTEXT" for listener in listeners):
         return None
     from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens
-    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
+    from triokafka.broker_stub.metadata.scram_credentials import MetadataScramCredentials
     from triokafka.broker_stub.network.listener_mechanisms import ScramLookups
     from triokafka.broker_stub.network.listener_security import ListenerSecurity
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation

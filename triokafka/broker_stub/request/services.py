@@ -16,7 +16,7 @@ from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntr
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.metadata.cache import MetadataCache
@@ -31,7 +31,7 @@ from triokafka.broker_stub.telemetry.client_telemetry import ClientTelemetry, Te
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
-    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+    from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
     from triokafka.broker_stub.raft.raft_client import RaftClient
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
