@@ -219,7 +219,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a log that moves takes its high watermark along",
         _LOG + "future_log_promotion.py",
-        "            directories.write(target, partial(target.note_high_watermark, topic_partition, committed))\n",
+        "            directories.write(target, partial(note_high_watermark, target, topic_partition, committed))\n",
         "            pass\n",
         _T_MOVES + "test_moved_log_keeps_its_high_watermark",
     ),

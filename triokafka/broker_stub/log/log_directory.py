@@ -200,25 +200,6 @@ class LogDirectory:
         starts.update((tp, log.log_start_offset) for tp, log in self.offline.items())
         self.write_offsets(LOG_START_CHECKPOINT, starts)
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermarks of the logs in this directory. Raises `KafkaStorageError`."""
-        here = {tp: high_watermarks[tp] for tp in self.logs if tp in high_watermarks}
-        if self.offline and not self.failure:
-            known = self._known(HIGH_WATERMARK_CHECKPOINT)
-            here.update((tp, known[tp]) for tp in self.offline if tp in known)
-        self.write_offsets(HIGH_WATERMARK_CHECKPOINT, here)
-
-    def note_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Add the high watermark of a log that is about to move here. Raises `KafkaStorageError`."""
-        known = self._known(HIGH_WATERMARK_CHECKPOINT)
-        self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
-
-    def lower_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Lower the checkpointed high watermark of a log to at most ``offset``. Raises `KafkaStorageError`."""
-        known = self._known(HIGH_WATERMARK_CHECKPOINT)
-        if known.get(topic_partition, 0) > offset:
-            self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
-
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
         """Read a checkpoint of this directory; log a warning and return nothing when it cannot be read."""
         try:
@@ -229,7 +210,7 @@ class LogDirectory:
         self._checkpointed[checkpoint] = offsets
         return offsets
 
-    def _known(self, checkpoint: str) -> Mapping[TopicPartition, int]:
+    def known_offsets(self, checkpoint: str) -> Mapping[TopicPartition, int]:
         """Return a checkpoint of this directory; read the file if it is not cached or its last write failed."""
         offsets = self._checkpointed.get(checkpoint)
         return self.read_offsets(checkpoint) if offsets is None else offsets
@@ -260,7 +241,7 @@ class LogDirectory:
             KafkaStorageError: the disk failed.
         """
         for checkpoint in CHECKPOINTS:
-            offsets = self._known(checkpoint)
+            offsets = self.known_offsets(checkpoint)
             gone = offsets.keys() & topic_partitions
             if gone or checkpoint in self._doubtful:
                 self.write_offsets(checkpoint, {tp: at for tp, at in offsets.items() if tp not in gone})

@@ -16,6 +16,7 @@ from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.flush_threads import FlushThreads
 from triokafka.broker_stub.log.future_log_promotion import FutureLogPromotion
+from triokafka.broker_stub.log.high_watermark_checkpoint import checkpoint_high_watermarks
 from triokafka.broker_stub.log.log_creator import LogCreator
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
@@ -376,4 +377,4 @@ class LogManager:
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of hosted partitions, each to its directory. Raises `KafkaStorageError`."""
         for directory in self._directories.all():
-            self._directories.write(directory, partial(directory.checkpoint_high_watermarks, high_watermarks))
+            self._directories.write(directory, partial(checkpoint_high_watermarks, directory, high_watermarks))
