@@ -30,7 +30,7 @@ from triokafka.world import FileSlice
 
 if TYPE_CHECKING:
     from tests.crashing.machine import DiskWorld
-    from triokafka.broker_stub.log.durability import FlushJob
+    from triokafka.broker_stub.log.recovery_point import FlushJob
 
 NODE, FOLLOWER = 1, 2
 QUICK = (

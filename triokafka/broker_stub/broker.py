@@ -21,7 +21,7 @@ from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.config.current_config import CurrentConfig
 from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.consumer_offsets_topic import group_entry
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
@@ -29,6 +29,7 @@ from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_state_topic import transaction_entry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.deferred_imports import load_the_rest
+from triokafka.broker_stub.dynamic_reconfiguration import DynamicReconfiguration
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.advertised_endpoints import advertised_endpoints
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle, registration_of
@@ -103,7 +104,7 @@ class Broker:
         scram_credentials: ScramCredentials | None = None,
         node_metrics: Callable[[], Iterable[Sample]] = tuple,
     ) -> None:
-        self._config = DynamicBrokerConfig(config)
+        self._config = CurrentConfig(config)
         self.world = world
         self.node_id = config.node_id
         self.faults = Faults(world.random.random) if faults is None else faults
@@ -220,11 +221,15 @@ class Broker:
         )
         self.publisher = BrokerMetadataPublisher(
             self._services,
-            cleaner=self.cleaner,
             sockets=self.sockets,
             assignments=self._assignments,
             lifecycle=self.lifecycle,
-            reconfigure_security=self._security.reconfigure,
+            reconfiguration=DynamicReconfiguration(
+                self._services,
+                cleaner=self.cleaner,
+                sockets=self.sockets,
+                reconfigure_security=self._security.reconfigure,
+            ),
         )
 
     # As the listener of its replicas

@@ -15,7 +15,7 @@ import trio
 from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.config.current_config import CurrentConfig
 from triokafka.broker_stub.faults.faults import Faults
 from triokafka.broker_stub.gateway.advertised_endpoints import advertised_endpoints
 from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
@@ -99,7 +99,7 @@ class ControllerServer:
         services = ControllerServices(
             node_id=config.node_id,
             world=world,
-            config=DynamicBrokerConfig(config),
+            config=CurrentConfig(config),
             cluster_id=cluster_id,
             metadata=self._metadata,
             configuration=self._configuration,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 from triokafka.broker_stub.network.inter_broker_security import inter_broker_security
 from triokafka.client.config import ProducerOptions
 from triokafka.errors import ConfigurationError

@@ -5,7 +5,7 @@ Version 0. The broker advertises it while the cluster has subscriptions.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.telemetry.client_facts import ACCEPTED_CODECS, facts_of, subscriptions

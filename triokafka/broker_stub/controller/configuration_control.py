@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from triokafka import errors, topic_names
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import ALIASES, is_hidden, is_listener_limit
+from triokafka.broker_stub.config.broker_config import ALIASES, is_hidden, is_listener_limit
 from triokafka.broker_stub.config.definition import ConfigDefinition
 from triokafka.broker_stub.config.known_names import PER_BROKER_NAMES, UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
 from triokafka.broker_stub.config.security_names import is_dynamic_store, needs_listener

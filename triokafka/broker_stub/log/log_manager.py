@@ -11,9 +11,10 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
+from triokafka.broker_stub.log.clean_shutdown import mark_clean_stop
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.flush_scheduler import FlushScheduler
+from triokafka.broker_stub.log.flush_threads import FlushThreads
 from triokafka.broker_stub.log.future_log_promotion import FutureLogPromotion
 from triokafka.broker_stub.log.log_creator import LogCreator
 from triokafka.broker_stub.log.log_deletion import LogDeletion
@@ -81,7 +82,7 @@ class LogManager:
             world, directories, max_open_files=config.max_open_files, moves=moves, listener=listener
         )
         self.cleaning = CleaningProgress(world.storage, registry)
-        self._scheduler = FlushScheduler(world, flushed=registry.log_flushed, failed=registry.flush_failed)
+        self._scheduler = FlushThreads(world, flushed=registry.log_flushed, failed=registry.flush_failed)
         self._opener = LogOpener(
             world,
             registry,
@@ -239,7 +240,7 @@ class LogManager:
                 try:
                     directory.checkpoint()
                     if directory not in failed:
-                        directory.mark_clean_stop(self._broker_epoch)
+                        mark_clean_stop(self._world.storage, directory.path, self._broker_epoch)
                 except (KafkaError, OSError) as error:
                     logger.error(
                         "%s: clean shutdown failed, so its logs are recovered at the next start: %s",

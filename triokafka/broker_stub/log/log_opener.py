@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
-from triokafka.broker_stub.log.flush_scheduler import FlushScheduler
+from triokafka.broker_stub.log.flush_threads import FlushThreads
 from triokafka.broker_stub.log.log_directories import LogDirectories
 from triokafka.broker_stub.log.log_directory import LogDirectory
 from triokafka.broker_stub.log.log_discovery import FoundLog
@@ -23,7 +23,7 @@ class LogOpener:
         self,
         world: World,
         directories: LogDirectories,
-        scheduler: FlushScheduler,
+        scheduler: FlushThreads,
         cleaning: CleaningProgress,
         *,
         producer_expiration_ms: int,

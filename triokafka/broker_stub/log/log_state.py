@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import DiskGuard
-from triokafka.broker_stub.log.durability import Durability
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producer_state import ProducerStates
+from triokafka.broker_stub.log.recovery_point import Durability
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 

@@ -14,7 +14,6 @@ from typing import Final
 
 from triokafka.broker_stub.log.appender import LogAppender
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.index import CorruptIndexError
 from triokafka.broker_stub.log.last_stable_offset import last_stable_offset
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
@@ -26,6 +25,7 @@ from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_state import ProducerStates
 from triokafka.broker_stub.log.reader import LogReader
 from triokafka.broker_stub.log.recovery import KnownOffsets
+from triokafka.broker_stub.log.recovery_point import FlushJob
 from triokafka.broker_stub.log.retention import LogRetention
 from triokafka.broker_stub.log.segment_replacement import SegmentReplacement
 from triokafka.broker_stub.log.truncation import LogTruncation

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import ALIASES, is_hidden, is_known
+from triokafka.broker_stub.config.broker_config import ALIASES, is_hidden, is_known
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfigDefinition as TopicDefinition
 from triokafka.broker_stub.metadata import group_and_metrics_configs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 from triokafka.broker_stub.config.security_names import ListenerOptions
 from triokafka.broker_stub.network.listener_mechanisms import kerberos_login_settings, login_module_of, oauth_options
 from triokafka.broker_stub.network.listener_security import tls_settings

@@ -29,7 +29,8 @@ from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers, FrameReader
 from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.response_memory import LARGE_BYTES, ResponseMemory, bytes_in_memory
-from triokafka.broker_stub.request.dispatcher import Answer, Dispatcher
+from triokafka.broker_stub.request.answer import Answer
+from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.broker_stub.request.request_memory import MEDIUM_BYTES, STEP_BYTES, Claim, RequestMemory

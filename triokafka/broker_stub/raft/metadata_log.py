@@ -14,8 +14,8 @@ from typing import Final
 from triokafka import topic_names
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
-from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.partition_log import PartitionLog
+from triokafka.broker_stub.log.recovery_point import FlushJob
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import SnapshotFiles, SnapshotId

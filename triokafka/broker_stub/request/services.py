@@ -11,7 +11,7 @@ import trio
 from triokafka.broker_stub.authorization_audit import AuthorizationAudit
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.config.current_config import CurrentConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
@@ -50,7 +50,7 @@ class Services:
 
     node_id: int
     world: World
-    config: DynamicBrokerConfig
+    config: CurrentConfig
     cluster_id: Callable[[], str]
     metadata: MetadataCache
     configuration: EffectiveConfiguration

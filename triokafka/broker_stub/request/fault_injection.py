@@ -1,17 +1,23 @@
-"""Armed faults for a topic, a partition or a group, in APIs whose handlers do not check each item for faults.
+"""Injecting armed faults into requests and responses.
 
-In APIs that change state, `FaultyItems` removes the faulty items from the request, so that the handler does not execute
-them, and adds error results to the response. In all other APIs it replaces the faulty items in the response. The
-handler processes the remaining items normally.
+Faults of whole requests delay or close the connection, or damage the response. Faults of a topic, a partition or a
+group apply in APIs whose handlers do not check each item for faults: in APIs that change state, `FaultyItems` removes
+the faulty items from the request, so that the handler does not execute them, and adds error results to the response. In
+all other APIs it replaces the faulty items in the response. The handler processes the remaining items normally.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
+import trio
+
+from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults, RequestFault
+from triokafka.broker_stub.request.answer import Answer
 from triokafka.broker_stub.request.context import RequestContext
-from triokafka.broker_stub.request.registry import Handler
+from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
+from triokafka.protocol.message import Response
+from triokafka.world import FileSlice
 
 _CHANGING: Final = frozenset((8, 19, 20, 21, 33, 37, 42, 44))
 """OffsetCommit, CreateTopics, DeleteTopics, DeleteRecords, AlterConfigs, CreatePartitions, DeleteGroups,
@@ -21,6 +27,49 @@ _GROUP_FIELDS: Final = ("group_id", "key")
 _PARTITION_FIELDS: Final = ("partition_index", "partition", "partition_id", "index")
 _IDENTITY: Final = (*_TOPIC_FIELDS, *_GROUP_FIELDS, *_PARTITION_FIELDS, "topic_id", "resource_type")
 _TOPIC_RESOURCE: Final = 2
+
+
+async def before_handler(fault: RequestFault, context: RequestContext) -> None:
+    """Apply a fault before its request is executed. Raises `CloseConnectionError`."""
+    if fault.delay_ms:
+        context.yield_slot()
+        await trio.sleep(fault.delay_ms / 1000)
+    if fault.close == "before":
+        raise CloseConnectionError("a fault was injected: the connection was closed before the request was executed")
+
+
+def after_handler(fault: RequestFault, context: RequestContext) -> None:
+    """Apply a fault before the response is encoded. Raises `CloseConnectionError`."""
+    if fault.close == "after":
+        raise CloseConnectionError("a fault was injected: the connection was closed in place of a response")
+    context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
+
+
+def damage_answer(fault: RequestFault, answer: Answer) -> None:
+    """Cut, drop or delay an encoded response."""
+    if fault.close == "within":
+        whole = b"".join(part.read() if isinstance(part, FileSlice) else part for part in answer.parts)
+        answer.parts, answer.closes = [whole[: len(whole) // 2]], True
+    elif fault.lose_answer:
+        answer.parts = []
+    answer.delay_ms = fault.answer_delay_ms
+
+
+async def answer_with_faulty_items(
+    handler: Handler[Any, Any], request: Any, context: RequestContext
+) -> Response | None:
+    """Apply armed faults to the whole request or to some of its items."""
+    faults = context.faults
+    faults.check(handler.api_key)
+    group = getattr(request, "group_id", None)
+    fault = faults.for_named(handler.api_key, None, None, group) if group else None
+    if fault is not None:
+        raise fault.error(INJECTED)
+    items = FaultyItems(faults, handler, context)
+    items.take_out(request)
+    response: Response | None = await handler.function(request, context)
+    items.put_in(response)
+    return response
 
 
 class FaultyItems:

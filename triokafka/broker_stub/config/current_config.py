@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 
 
-class DynamicBrokerConfig:
+class CurrentConfig:
     """Holds the current configuration of one broker.
 
     Readers access `current` each time they need an option that may change. The metadata publisher calls `update`.

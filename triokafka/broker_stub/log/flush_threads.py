@@ -26,7 +26,7 @@ _SYNCS_AT_ONCE: Final = 8  # disks process several requests in parallel
 _RETRY_SECONDS: Final = 1
 
 
-class FlushScheduler:
+class FlushThreads:
     """Flushes the logs of a broker in worker threads.
 
     Args:

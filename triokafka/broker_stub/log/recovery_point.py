@@ -1,4 +1,4 @@
-"""The durability of a log: the recovery point, and the syncs that advance it.
+"""The recovery point of a log, and the syncs that advance it.
 
 A flush begins in the log's thread. Its slow part may run in another thread, while appends continue. It ends in the
 log's thread, which sets the recovery point to the log end offset at the beginning of the flush.
@@ -50,14 +50,15 @@ class Durability:
     """The durable part of a log, and its unfinished syncs.
 
     ``recovery_point``: every record below it is on disk. ``cuts`` counts truncations; after one, the same offsets may
-    have other records. ``names_unsynced``: files were created or renamed since the directory was synced.
+    have other records. ``unflushed_since_ms``: the time of the oldest append that no flush has begun to sync.
+    ``names_unsynced``: files were created or renamed since the directory was synced.
     """
 
     def __init__(self, storage: Storage, directory: str, guard: DiskGuard) -> None:
         self.recovery_point = 0
         self.cuts = 0
         self.names_unsynced = True  # also of an existing folder, which its creator may not have synced
-        self._unflushed_since_ms: int | None = None
+        self.unflushed_since_ms: int | None = None
         self._storage = storage
         self._directory = directory
         self._guard = guard
@@ -65,13 +66,8 @@ class Durability:
 
     def appended(self, now_ms: int) -> None:
         """Note an append, which needs a flush."""
-        if self._unflushed_since_ms is None:
-            self._unflushed_since_ms = now_ms
-
-    def due(self, now_ms: int, flush_ms: int) -> bool:
-        """Whether the oldest record that is not on disk is at least ``flush_ms`` old."""
-        since = self._unflushed_since_ms
-        return since is not None and not 0 <= now_ms - since < flush_ms  # the clock may have moved back
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = now_ms
 
     def cut_at(self, offset: int) -> None:
         """Note a truncation to ``offset``."""
@@ -90,9 +86,9 @@ class Durability:
             epochs.unsynced = False
         if self.names_unsynced:
             syncs.append(self.sync_names)
-        job = FlushJob(end_offset, self.cuts, syncs, self._guard, self._unflushed_since_ms)
+        job = FlushJob(end_offset, self.cuts, syncs, self._guard, self.unflushed_since_ms)
         if not sealed_only:
-            self._unflushed_since_ms = None
+            self.unflushed_since_ms = None
         self._begun.append(job)
         return job
 
@@ -114,7 +110,7 @@ class Durability:
     def put_off(self, job: FlushJob) -> None:
         """Note that ``job.run()`` failed because too many files are open: its syncs are still due."""
         if job.unflushed_since_ms is not None:
-            self._unflushed_since_ms = job.unflushed_since_ms
+            self.unflushed_since_ms = job.unflushed_since_ms
 
     def finished(self, job: FlushJob) -> None:
         """Note that ``job.run()`` has succeeded."""
