@@ -1,9 +1,9 @@
-"""The task that sends a member's heartbeats, and checks that its user keeps asking for records."""
+"""The task that waits until a member's next heartbeat is due, and checks that its user keeps asking for records."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -35,19 +35,18 @@ class HeartbeatProtocol(Protocol):
     async def beat(self) -> None:
         """Send one heartbeat and process the response."""
 
-    async def leave_after_max_poll_interval(self) -> None:
-        """Leave, and remember that the partitions were lost, not revoked."""
 
+class HeartbeatLoop:
+    """Has heartbeats sent while the member is in the group.
 
-class HeartbeatSender:
-    """Sends heartbeats while the member is in the group.
-
+    ``leave`` leaves it after ``max_poll_interval_ms``.
     ``progress`` returns a number that changes with every call for records, which shows that the user is alive (KIP-62).
     """
 
     def __init__(
         self,
         protocol: HeartbeatProtocol,
+        leave: Callable[[], Awaitable[None]],
         clock: HeartbeatClock,
         poll_interval: PollInterval,
         status: MembershipStatus,
@@ -57,6 +56,7 @@ class HeartbeatSender:
         progress: Callable[[], int],
     ) -> None:
         self._protocol = protocol
+        self._leave = leave
         self._clock = clock
         self._poll_interval = poll_interval
         self._status = status
@@ -100,7 +100,7 @@ class HeartbeatSender:
         error = self._poll_interval.error(self._status.group_id, now)
         self._status.error = error
         logger.warning("%s", error)
-        await self._protocol.leave_after_max_poll_interval()
+        await self._leave()
         self._status.on_change()
 
     async def _wait_until(self, until: float) -> None:
