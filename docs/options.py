@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from docs.tables import code, table
-from triokafka.broker_stub.config.broker import DEFINITIONS
+from triokafka.broker_stub.config.broker_config import DEFINITIONS
 from triokafka.broker_stub.config.options import (
     GroupOptions,
     LogOptions,
@@ -18,7 +18,7 @@ from triokafka.broker_stub.config.options import (
     TransactionOptions,
 )
 from triokafka.broker_stub.config.security_names import SECURITY_NAMES
-from triokafka.broker_stub.log.definitions import DEFINITIONS as TOPIC_DEFINITIONS
+from triokafka.broker_stub.log.topic_config import DEFINITIONS as TOPIC_DEFINITIONS
 from triokafka.client.config import AdminOptions, ClientOptions, ConsumerOptions, ProducerOptions
 
 Described = tuple[str, Any, str]

@@ -32,7 +32,7 @@ from triokafka.world.power_cut import SyncFailure
 from triokafka.world.system import RealWorld
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.log.durability import FlushJob
+    from triokafka.broker_stub.log.recovery_point import FlushJob
 
 NOW = 1_700_000_000_000
 _NEVER = 2**63 - 1

@@ -21,6 +21,7 @@ from tests.crashing.model import Batch, Kept, PartitionModel
 from tests.crashing.opened import Expected, adopt_cleaned, check_content, check_look_up
 from triokafka.broker_stub.log import LogConfig, LogManager, PartitionLog
 from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
+from triokafka.broker_stub.replica.delete_records import delete_records_before
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.errors import KafkaStorageError, OffsetOutOfRangeError, OutOfOrderSequenceNumberError
 from triokafka.records import decode_records
@@ -29,7 +30,7 @@ from triokafka.world import FileSlice
 
 if TYPE_CHECKING:
     from tests.crashing.machine import DiskWorld
-    from triokafka.broker_stub.log.durability import FlushJob
+    from triokafka.broker_stub.log.recovery_point import FlushJob
 
 NODE, FOLLOWER = 1, 2
 QUICK = (
@@ -352,7 +353,7 @@ class BrokerSteps:
         if not self.config.deletes:
             return
         offset = round(model.start + (partition.high_watermark - model.start) * choices.random())
-        assert partition.delete_records_before(offset) == max(offset, model.start)
+        assert delete_records_before(partition, offset) == max(offset, model.start)
         model.start = max(offset, model.start)
 
     def do_retain(self, tp: TopicPartition, choices: random.Random) -> None:

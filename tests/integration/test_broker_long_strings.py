@@ -16,7 +16,7 @@ import trio
 from tests.support.logged import lines
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.request.error_messages import MAX_BYTES
+from triokafka.broker_stub.request.error_message_truncation import MAX_BYTES
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.errors import InvalidTopicError
 from triokafka.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest

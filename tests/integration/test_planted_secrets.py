@@ -34,7 +34,7 @@ from tests.support.broker_process import BrokerProcess
 from triokafka import blocking
 from triokafka.asyncio import AIOKafkaAdminClient, AIOKafkaConsumer, AIOKafkaProducer
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.broker import is_secret
+from triokafka.broker_stub.config.broker_config import is_secret
 from triokafka.broker_stub.config.security_names import SECURITY_NAMES
 from triokafka.broker_stub.control.endpoint import ControlEndpoint
 from triokafka.broker_stub.metrics.prometheus import as_prometheus_text

@@ -15,17 +15,19 @@ from tests.support.in_steps import done
 from tests.support.log_replay import replayed_batches
 from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka import errors
-from triokafka.broker_stub.controller import leader_changes
+from triokafka.broker_stub.controller.activation_records import initial_records
 from triokafka.broker_stub.controller.alter_partition import alter_partition
-from triokafka.broker_stub.controller.cluster_control import ClusterControl
+from triokafka.broker_stub.controller.broker_control import BrokerControl
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.directory_assignment import assign_replicas_to_directories
-from triokafka.broker_stub.controller.feature_updates import initial_records
+from triokafka.broker_stub.controller.elect_leaders import elect_leaders
+from triokafka.broker_stub.controller.leader_balancing import preferred_leaders
+from triokafka.broker_stub.controller.offline_partition_elections import unclean_leaders
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.reassignments import alter_reassignments
-from triokafka.broker_stub.controller.replication_control import ReplicationControl
+from triokafka.broker_stub.controller.session_fencing import fence_stale
+from triokafka.broker_stub.controller.topic_control import TopicControl
 from triokafka.broker_stub.metadata import EndpointImage, features
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.features import (
     DEPENDENCIES,
@@ -34,6 +36,7 @@ from triokafka.broker_stub.metadata.features import (
     SUPPORTED,
 )
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, PartitionImage, TopicImage
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records
 from triokafka.protocol.api.alter_partition import AlterPartitionRequest, BrokerState, PartitionData, TopicData
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -101,7 +104,7 @@ class ClusterLife:
         self.level = LEVELS[1] if self.rng.random() < 0.5 else self.rng.randint(lowest, LEVELS[1])
         configuration = ConfigurationControl(CONFIG)
         self.configuration = configuration
-        self.replication = ReplicationControl(
+        self.replication = TopicControl(
             CONFIG,
             configuration,
             pick=self.rng.randrange,
@@ -134,7 +137,7 @@ class ClusterLife:
         return uuid.UUID(int=self.rng.getrandbits(120) + 10_000)
 
     def _begin(self) -> None:
-        self.control = ClusterControl(SESSION, self.configuration.effective.topic_config)
+        self.control = BrokerControl(SESSION, self.configuration.effective.topic_config)
         self.control.begin(self.image, now=self.now, cluster_id="c")
 
     # Applying records
@@ -312,7 +315,7 @@ class ClusterLife:
         for process in self._alive():
             if self.rng.random() < 0.9:
                 self._beat(process)
-        while self.apply(self.control.fence_stale(self.image, now=self.now)) is not None:
+        while self.apply(fence_stale(self.control, self.image, now=self.now)) is not None:
             pass
 
     def fail_over(self) -> None:
@@ -359,11 +362,11 @@ class ClusterLife:
     def elect(self) -> None:
         # An unclean election on request loses the records that the elected replica lacks, by design.
         request = ElectLeadersRequest(election_type=self.rng.randint(0, 1), topic_partitions=None)
-        self.apply(done(leader_changes.elect_leaders(self.image, request, self.topic_config())))
+        self.apply(done(elect_leaders(self.image, request, self.topic_config())))
 
     def balance(self) -> None:
-        self.apply(Outcome(leader_changes.preferred_leaders(self.image, self.topic_config(), percentage=10), None))
-        self.apply(Outcome(leader_changes.unclean_leaders(self.image, self.topic_config()), None))
+        self.apply(Outcome(preferred_leaders(self.image, self.topic_config(), percentage=10), None))
+        self.apply(Outcome(unclean_leaders(self.image, self.topic_config()), None))
 
     def configure(self) -> None:
         name, value = self.rng.choice(

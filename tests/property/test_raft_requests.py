@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.broker_stub.raft.test_answers import DIRECTORY, TOPIC, OneNode
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.protocol.api import (
     add_raft_voter,
     begin_quorum_epoch,

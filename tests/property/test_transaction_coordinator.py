@@ -18,15 +18,15 @@ from tests.property.coordinator_life import DEFECTS, watched
 from tests.property.lives import Draw, Life, survive
 from tests.unit.coordinator.rig import ScriptedLog, StillWorld
 from triokafka.broker_stub.log.producer_state import Marker, ProducerStates
-from triokafka.broker_stub.log.verification import VerificationGuard
+from triokafka.broker_stub.log.verification_guard import VerificationGuard
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.transaction import ending, initialization, partitions
-from triokafka.coordinator.transaction.completions import Completion
+from triokafka.coordinator.transaction.completion import complete
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
-from triokafka.coordinator.transaction.marker_queue import MarkerQueue, MarkerRequest
+from triokafka.coordinator.transaction.marker_queue import Completion, MarkerQueue, MarkerRequest
 from triokafka.coordinator.transaction.metadata import (
     LAST_CLIENT_EPOCH,
     NO_EPOCH,
@@ -404,7 +404,7 @@ class TransactionLife(Life):
     def _complete(self) -> None:
         for completion in self.queue.take_done():
             operation = partial(
-                ending.complete,
+                complete,
                 transactional_id=completion.transactional_id,
                 producer_id=completion.producer_id,
                 producer_epoch=completion.producer_epoch,

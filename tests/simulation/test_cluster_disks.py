@@ -10,7 +10,7 @@ from tests.support.simulated import current_simulation, simulated
 from tests.support.simulated_cluster import DATA, SimulatedCluster
 from triokafka.broker_stub.controller.metadata_log_repair import repair_metadata
 from triokafka.broker_stub.log.damage import DamagedLogError
-from triokafka.broker_stub.raft.metadata_log_files import PARTITION, MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import PARTITION, MetadataLogFiles
 from triokafka.records import iter_batches
 from triokafka.structs import TopicPartition
 from triokafka.world.memory import MemoryStorage

@@ -11,7 +11,7 @@ _C = "triokafka/broker_stub/controller/"
 _LIVES = "tests/property/test_cluster_decisions.py::test_invariants_hold_in_random_schedules_of_a_cluster"
 _UNIT = "tests/unit/broker_stub/controller/"
 _REFUSED = _UNIT + "test_alter_partition.py::test_request_that_does_not_fit_is_refused_with_its_reason"
-_BEATS = _UNIT + "test_cluster_control.py::test_heartbeats_of_unknown_brokers_and_old_epochs_are_refused"
+_BEATS = _UNIT + "test_broker_control.py::test_heartbeats_of_unknown_brokers_and_old_epochs_are_refused"
 _ELIGIBLE = _UNIT + "test_elections.py::test_eligible_leader_is_not_elected_while_a_replica_is_in_sync"
 
 CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
@@ -26,13 +26,13 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a broker that restarts uncleanly is not an eligible leader",
-            "partition_change.py",
-            "and replica in self.replicas and replica != liveness.unclean",
-            "and replica in self.replicas",
+            "eligible_leader_replicas.py",
+            "and replica in replicas and replica != unclean",
+            "and replica in replicas",
         ),
         (
             "a clean shutdown has the epoch of the last registration",
-            "cluster_control.py",
+            "broker_control.py",
             "registration.previous_broker_epoch == former.broker_epoch",
             "registration.previous_broker_epoch <= former.broker_epoch",
         ),
@@ -99,15 +99,15 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a reassignment waits for its whole target",
-            "partition_change.py",
-            "if replicas and isr and set(replicas) <= set(isr):",
-            "if replicas and isr:",
+            "completed_reassignment.py",
+            "if target and in_sync and set(target) <= set(in_sync) else",
+            "if target and in_sync else",
         ),
         (
             "a reassignment ends when its target is in sync",
             "partition_change.py",
-            "    target.complete_reassignment()\n",
-            "",
+            "if completed is not None and (target.adding or target.removing):",
+            "if False:",
         ),
         (
             "only assigned replicas are in sync",
@@ -144,7 +144,7 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a heartbeat of an earlier process counts for nothing",
-            "cluster_control.py",
+            "broker_control.py",
             "    if broker.broker_epoch != broker_epoch:\n",
             "    if broker.broker_epoch < broker_epoch:\n",
             _BEATS,
@@ -157,8 +157,8 @@ CONTROLLER_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "replicas in a lost directory leave in-sync sets",
-            "cluster_control.py",
-            "yield from leader_changes.directory_lost(image, broker.broker_id, directory, self._config_of(image))",
+            "broker_control.py",
+            "yield from broker_failover.directory_lost(image, broker.broker_id, directory, self._config_of(image))",
             "pass",
         ),
         (

@@ -100,14 +100,14 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "an expired member is removed",
-            "classic_group/liveness.py",
+            "classic_group/expired_members.py",
             '    rebalance.member_gone(group, member_id, f"the session of {member_id} expired", config, effects)\n',
             "",
             _GROUPS,
         ),
         (
             "a heartbeat extends the session",
-            "classic_group/liveness.py",
+            "classic_group/heartbeat.py",
             "    rebalance.start_session(group, member, effects)\n    return Rebalance",
             "    return Rebalance",
             _GROUPS,
@@ -221,14 +221,14 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a failed removal is retried",
-            "consumer_group/leaving.py",
+            "consumer_group/expired_members.py",
             "            later.timers.schedule(key, later.at.now + _AGAIN_SECONDS)\n",
             "            pass\n",
             _CONSUMERS,
         ),
         (
             "a member that does not revoke in time is removed",
-            "consumer_group/sessions.py",
+            "consumer_group/timers.py",
             "    if before != after and after.state is MemberState.UNREVOKED_PARTITIONS:\n",
             "    if before is None and after.state is MemberState.UNREVOKED_PARTITIONS:\n",
             _CONSUMERS,
@@ -242,9 +242,9 @@ COORDINATOR_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "an old epoch is refused",
-            "consumer_group/consumer_group.py",
-            "        self._refuse_epoch(member_id, member_epoch, progress)\n\n    def check_fetch",
-            "        return\n\n    def check_fetch",
+            "offsets/commit.py",
+            "    group.refuse_epoch(member_id, member_epoch, progress)\n",
+            "    return\n",
             _CONSUMERS,
         ),
         # ---------------------------------------------------------------- between the protocols

@@ -33,31 +33,31 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "a flush syncs the names of new files",
-                _LOG + "durability.py",
+                _LOG + "recovery_point.py",
                 "            syncs.append(self.sync_names)\n",
                 "            self.names_unsynced = False\n",
             ),
             (
                 "the name of a log's folder is synced with the first flush",
-                _LOG + "durability.py",
+                _LOG + "recovery_point.py",
                 "            self._storage.sync_dir(os.path.dirname(self._directory))\n",
                 "",
             ),
             (
                 "a flush waits for what an earlier one is still syncing",
-                _LOG + "durability.py",
+                _LOG + "recovery_point.py",
                 "syncs = list(self._begun[-1].syncs) if self._begun else []",
                 "syncs: list[Callable[[], None]] = []",
             ),
             (
                 "the recovery point moves after the sync",
-                _LOG + "durability.py",
+                _LOG + "recovery_point.py",
                 "        self._begun.append(job)\n",
                 "        self._begun.append(job)\n        self.recovery_point = max(self.recovery_point, end_offset)\n",
             ),
             (
                 "a flush that a truncation has overtaken moves no recovery point",
-                _LOG + "durability.py",
+                _LOG + "recovery_point.py",
                 "if job.cuts == self.cuts:",
                 "if True:",
             ),
@@ -105,8 +105,8 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "the marker of a clean stop is gone before anything is written",
-                _LOG + "log_directory.py",
-                "        self._storage.sync_dir(self.path)\n",
+                _LOG + "clean_shutdown.py",
+                "    storage.sync_dir(directory)\n",
                 "",
             ),
             (
@@ -117,7 +117,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
             ),
             (
                 "the id of a topic is synced with its log",
-                _LOG + "durability.py",
+                _LOG + "recovery_point.py",
                 '            sync_path(self._storage, f"{self._directory}/{PARTITION_METADATA}")\n',
                 "",
             ),
@@ -204,8 +204,8 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "the stable offset is not before the start",
-        _LOG + "reader.py",
-        "min(max(first, self._state.log_start_offset), high_watermark)",
+        _LOG + "last_stable_offset.py",
+        "min(max(first, state.log_start_offset), high_watermark)",
         "min(first, high_watermark)",
         "tests/unit/broker_stub/log/test_transactions.py::test_the_stable_offset_is_not_before_the_start_of_the_log",
     ),
@@ -219,7 +219,7 @@ LOG_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a log that moves takes its high watermark along",
         _LOG + "future_log_promotion.py",
-        "            directories.write(target, partial(target.note_high_watermark, topic_partition, committed))\n",
+        "            directories.write(target, partial(note_high_watermark, target, topic_partition, committed))\n",
         "            pass\n",
         _T_MOVES + "test_moved_log_keeps_its_high_watermark",
     ),

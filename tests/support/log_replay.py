@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from triokafka.broker_stub.metadata.complete_transactions import CompleteTransactions
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
+from triokafka.broker_stub.metadata.metadata_transactions import CompleteTransactions
 from triokafka.broker_stub.metadata.records import LogBatch
 
 

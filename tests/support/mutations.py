@@ -129,7 +129,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "small record does not slip into a batch that refused a larger one",
-        _PRODUCER + "slow_path.py",
+        _PRODUCER + "record_appender.py",
         "            queue.close_open()\n            queue = known.queue_for(record.partition, key, value)\n",
         "            return queue, None\n",
         _T_OPENER + "test_small_record_does_not_enter_a_batch_that_refused_a_larger_one",
@@ -258,14 +258,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "expiry stops at the first batch that is young",
-        _LEDGER,
-        "            if batch.created_at + self.settings.delivery_timeout > now:\n                break",
-        "            if batch.created_at + self.settings.delivery_timeout > now:\n                continue",
+        _PRODUCER + "batch_expiry.py",
+        "        if batch.created_at + timeout > now:\n            break",
+        "        if batch.created_at + timeout > now:\n            continue",
         _T_ACCUMULATOR + "test_expiry_stops_at_the_first_batch_within_its_time",
     ),
     Mutation(
         "expired batches fail in the order of their making and the others stay",
-        _LEDGER,
+        _PRODUCER + "batch_expiry.py",
         "explain(batch))) for batch in expired]:\n",
         "explain(batch))) for batch in reversed(expired)]:\n",
         _T_ACCUMULATOR + "test_expired_batches_fail_in_order_of_creation_and_the_others_stay",

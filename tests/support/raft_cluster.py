@@ -10,11 +10,11 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
-from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint, VoterSet
 from triokafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError
 from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest

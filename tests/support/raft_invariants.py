@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.states import Resigned
 from triokafka.broker_stub.raft.voter_set import VoterSet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import OffsetAndEpoch, SnapshotId
 from triokafka.errors import CorruptRecordError, KafkaStorageError, OffsetOutOfRangeError
 from triokafka.records import iter_batches
 from triokafka.structs import Buffer
@@ -31,7 +31,7 @@ class MemoryFlushJob:
 
 
 class MemorySnapshotWriter:
-    """See `raft_log.SnapshotWriter`."""
+    """See `raft_log_interface.SnapshotWriter`."""
 
     def __init__(self, log: MemoryRaftLog, snapshot_id: SnapshotId) -> None:
         self._log = log
@@ -65,7 +65,7 @@ class MemorySnapshotWriter:
 
 
 class MemoryRaftLog:
-    """See `raft_log.RaftLog`. ``fail_appends`` and ``fail_flushes`` make the disk fail."""
+    """See `raft_log_interface.RaftLog`. ``fail_appends`` and ``fail_flushes`` make the disk fail."""
 
     def __init__(self) -> None:
         self.batches: list[StoredBatch] = []

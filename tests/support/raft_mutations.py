@@ -15,7 +15,7 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
     for rule, file, old, new in (
         (
             "a vote is remembered through a restart",
-            "quorum.py",
+            "state_transitions.py",
             "return Unattached(election.epoch, election.leader_id, election.voted, at)",
             "return Unattached(election.epoch, election.leader_id, None, at)",
         ),
@@ -27,19 +27,19 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "one vote in an epoch",
-            "states.py",
-            "        return voted.admits(candidate)\n",
+            "voting.py",
+            "        return state.voted.admits(candidate)\n",
             "        return True\n",
         ),
         (
             "a candidate needs a log that is up to date",
-            "quorum.py",
+            "state_transitions.py",
             "return (last_epoch, end_offset) >= (self.log.last_epoch, self.log.end_offset)",
             "return True",
         ),
         (
             "an election needs a majority",
-            "states.py",
+            "vote_count.py",
             "return len(self.granting) >= self.voters.majority",
             "return len(self.granting) >= self.voters.majority - (len(self.voters) > 2)",
         ),
@@ -57,7 +57,7 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a leader counts itself only with what is on its disk",
-            "quorum.py",
+            "state_transitions.py",
             "leader.update_high_watermark(self.log.flushed_offset)",
             "leader.update_high_watermark(self.log.end_offset)",
         ),
@@ -87,21 +87,21 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a leader without a majority resigns",
-            "due_work.py",
-            "or leader.resign_requested or now >= leader.check_quorum_at:",
-            "or leader.resign_requested:",
+            "leader_state.py",
+            "return self.resign_requested or now >= self.check_quorum_at",
+            "return self.resign_requested",
         ),
         (
             "an epoch begins only after won pre-votes",
-            "quorum.py",
+            "state_transitions.py",
             "if isinstance(state, Prospective) and state.election.is_won and self.epoch < LAST_EPOCH:",
             "if isinstance(state, Prospective):",
         ),
         (
             "a follower that has a leader gives no pre-vote",
-            "states.py",
-            "return pre_vote and up_to_date and not self.has_fetched",
-            "return pre_vote and up_to_date",
+            "voting.py",
+            "return not (isinstance(state, Follower) and state.has_fetched)",
+            "return True",
         ),
         (
             "a change of the voters waits for the commitment of the one before",
@@ -111,7 +111,7 @@ RAFT_MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a voter whose removal may not be committed starts elections",
-            "quorum.py",
+            "state_transitions.py",
             "        if self.is_voter or not self.config.can_vote:\n            return self.is_voter\n",
             "        return self.is_voter\n",
         ),

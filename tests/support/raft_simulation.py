@@ -17,13 +17,13 @@ from tests.support.raft_invariants import RaftInvariants
 from tests.support.raft_memory_log import MemoryRaftLog
 from triokafka.broker_stub.metadata.records import encode_snapshot_footer
 from triokafka.broker_stub.raft.effects import PendingResponse, Send
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
-from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import NO_VOTERS, Voter, VoterEndpoint, VoterSet

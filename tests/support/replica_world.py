@@ -18,14 +18,15 @@ from tests.support.in_steps import done
 from tests.support.replica_producers import Producers, Sequences
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller import alter_partition, leader_changes
-from triokafka.broker_stub.controller.leader_moves import hand_over
+from triokafka.broker_stub.controller import alter_partition, broker_failover
+from triokafka.broker_stub.controller.forced_leader import hand_over
 from triokafka.broker_stub.controller.reassignments import alter_reassignments
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
-from triokafka.broker_stub.replica.alter_partition import PendingProposals
+from triokafka.broker_stub.replica.alter_partition_sender import PendingProposals
+from triokafka.broker_stub.replica.delete_records import delete_records_before
 from triokafka.broker_stub.replica.fetcher.fetcher_state import FetcherState, FetchResult
 from triokafka.broker_stub.replica.fetcher.follower_log import FollowerLog, NextStep
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
@@ -349,19 +350,19 @@ class ReplicaWorld:
         if known.fenced:
             return
         change = BrokerRegistrationChangeRecord(broker_id=node.node_id, broker_epoch=known.broker_epoch, fenced=_FENCED)
-        self.commit([change, *leader_changes.broker_fenced(self.image, node.node_id, self.config)])
+        self.commit([change, *broker_failover.broker_fenced(self.image, node.node_id, self.config)])
 
     def register(self, node: Node) -> None:
         """Register a new process, and unfence it."""
         if node.dirty:
-            self.commit(list(leader_changes.broker_ended_unclean(self.image, node.node_id, self.config)))
+            self.commit(list(broker_failover.broker_ended_unclean(self.image, node.node_id, self.config)))
         record = broker(node.node_id, fenced=True)
         self.next_epoch += 1
         node.epoch = record.broker_epoch = self.next_epoch
         self.commit([record])
         unfence = BrokerRegistrationChangeRecord(broker_id=node.node_id, broker_epoch=node.epoch, fenced=_UNFENCED)
         self.commit([unfence])
-        self.commit(list(leader_changes.broker_unfenced(self.image, node.node_id, self.config)))
+        self.commit(list(broker_failover.broker_unfenced(self.image, node.node_id, self.config)))
 
     # Steps
 
@@ -640,7 +641,7 @@ class ReplicaWorld:
             partition = node.partition
             if partition is not None and partition.is_leader and partition.high_watermark:
                 try:
-                    partition.delete_records_before(self.random.randint(0, partition.high_watermark))
+                    delete_records_before(partition, self.random.randint(0, partition.high_watermark))
                 except errors.BrokerResponseError:
                     pass
                 return

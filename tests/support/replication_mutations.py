@@ -11,7 +11,7 @@ _REPLICA = "triokafka/broker_stub/replica/"
 _PARTITION = _REPLICA + "partition.py"
 _DATA = _REPLICA + "fetcher/follower_log.py"
 _FETCHER = _REPLICA + "fetcher/fetcher_state.py"
-_T_ISR = "tests/unit/broker_stub/replica/test_isr.py::"
+_T_ISR = "tests/unit/broker_stub/replica/test_in_sync_replicas.py::"
 _SCENARIOS = "tests/simulation/test_replication.py::test_replicas_agree_and_no_committed_record_is_lost"
 
 REPLICATION_MUTATIONS: tuple[Mutation, ...] = (
@@ -89,8 +89,8 @@ REPLICATION_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "a follower joins with the start of the leader's epoch",
         _PARTITION,
-        "follower.log_end_offset < max(self.high_watermark, self._leader_epoch_start)",
-        "follower.log_end_offset < self.high_watermark",
+        "complete_at = max(self.high_watermark, self._leader_epoch_start)",
+        "complete_at = self.high_watermark",
         _T_ISR + "test_a_follower_needs_the_start_of_the_leaders_epoch",
     ),
     Mutation(

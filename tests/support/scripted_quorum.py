@@ -13,12 +13,12 @@ import trio
 
 from tests.support.control_batches import encode_leader_change
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
+from triokafka.broker_stub.raft.election_state import ElectionState, QuorumStateStore
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
-from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_listener import RaftListener
-from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog, SnapshotId, SnapshotWriter
 from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import KafkaError, KafkaStorageError, NotControllerError

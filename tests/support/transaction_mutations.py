@@ -14,7 +14,7 @@ _API = "tests/unit/broker_stub/api/test_transactions.py::"
 _UNIT = "tests/unit/coordinator/test_transactions.py::"
 _SIMULATED = "tests/simulation/test_transactions.py::"
 _ZOMBIES = "tests/simulation/test_transaction_zombies.py::"
-_VERIFICATION = "tests/unit/broker_stub/log/test_verification.py::"
+_VERIFICATION = "tests/unit/broker_stub/log/test_verification_guard.py::"
 
 _MUTATIONS: tuple[Mutation, ...] = tuple(
     Mutation(rule, file, old, new, test)
@@ -128,7 +128,7 @@ _MUTATIONS: tuple[Mutation, ...] = tuple(
         ),
         (
             "a completion is stored in the end",
-            _C + "ending.py",
+            _C + "completion.py",
             "            later.timers.schedule(key, later.at.now + _RETRY_SECONDS)\n",
             "            pass\n",
             _UNIT + "test_completion_is_stored_although_an_append_fails_first",

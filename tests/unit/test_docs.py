@@ -16,7 +16,7 @@ import pytest
 from docs import generate, options
 from docs.kafka_apis import KAFKA_APIS
 from triokafka.broker_stub.api import CONTROLLER_MODULES, MODULES, Handlers
-from triokafka.broker_stub.config.broker import DEFINITIONS as BROKER_OPTIONS
+from triokafka.broker_stub.config.broker_config import DEFINITIONS as BROKER_OPTIONS
 from triokafka.cli.commands import COMMANDS
 from triokafka.client.admin import AdminClient
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.cli.test_help import LEAVES
 from tests.unit.test_docs import PAGES, name_of
-from triokafka.broker_stub.config.broker import DEFINITIONS, is_listener_limit
+from triokafka.broker_stub.config.broker_config import DEFINITIONS, is_listener_limit
 from triokafka.broker_stub.config.properties import parse_properties
 from triokafka.broker_stub.config.security_names import is_security
 from triokafka.client.config import AdminOptions, ConsumerOptions, ProducerOptions

@@ -21,19 +21,20 @@ from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.broker_metadata_publisher import BrokerMetadataPublisher
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.config.current_config import CurrentConfig
 from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
+from triokafka.broker_stub.coordinators.consumer_offsets_topic import group_entry
 from triokafka.broker_stub.coordinators.coordinator_entry import Coordinator
-from triokafka.broker_stub.coordinators.group_entry import group_entry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
-from triokafka.broker_stub.coordinators.transaction_entry import transaction_entry
+from triokafka.broker_stub.coordinators.transaction_state_topic import transaction_entry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.deferred_imports import load_the_rest
+from triokafka.broker_stub.dynamic_reconfiguration import DynamicReconfiguration
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.advertised_endpoints import advertised_endpoints
+from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle, registration_of
 from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
-from triokafka.broker_stub.gateway.registration import advertised_endpoints, registration_of
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.log_options import fetcher_config
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
@@ -52,16 +53,16 @@ from triokafka.broker_stub.purgatory.delayed_operation import Expirer
 from triokafka.broker_stub.replica.replica_listener import LeadershipChange
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.client_quotas import ClientQuotas
 from triokafka.broker_stub.request.dispatcher import Dispatcher
-from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition, address_text
 from triokafka.world import World
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
-    from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
+    from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
+    from triokafka.broker_stub.metrics.broker_catalogue import BrokerMetrics
     from triokafka.broker_stub.metrics.sample import Sample
     from triokafka.broker_stub.replica.read_result import ReadOutcome
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
@@ -103,7 +104,7 @@ class Broker:
         scram_credentials: ScramCredentials | None = None,
         node_metrics: Callable[[], Iterable[Sample]] = tuple,
     ) -> None:
-        self._config = DynamicBrokerConfig(config)
+        self._config = CurrentConfig(config)
         self.world = world
         self.node_id = config.node_id
         self.faults = Faults(world.random.random) if faults is None else faults
@@ -220,11 +221,15 @@ class Broker:
         )
         self.publisher = BrokerMetadataPublisher(
             self._services,
-            cleaner=self.cleaner,
             sockets=self.sockets,
             assignments=self._assignments,
             lifecycle=self.lifecycle,
-            reconfigure_security=self._security.reconfigure,
+            reconfiguration=DynamicReconfiguration(
+                self._services,
+                cleaner=self.cleaner,
+                sockets=self.sockets,
+                reconfigure_security=self._security.reconfigure,
+            ),
         )
 
     # As the listener of its replicas
@@ -283,7 +288,7 @@ class Broker:
     @cached_property
     def partition_markers(self) -> PartitionMarkers:
         """Writes transaction markers to the partitions that this broker leads; imported with the first."""
-        from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+        from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
 
         return PartitionMarkers(self.world, self.replicas, self._group_entry, lambda: self.config.request_timeout_ms)
 
@@ -306,9 +311,9 @@ class Broker:
         return self.lifecycle.state is LifecycleState.RUNNING
 
     def metrics(self) -> Iterator[Sample]:
-        """Yield the current value of every metric; see `triokafka.broker_stub.metrics.catalogue`."""
+        """Yield the current value of every metric; see `triokafka.broker_stub.metrics.broker_catalogue`."""
         from triokafka.broker_stub.gateway.broker_lifecycle import STATE_NUMBERS
-        from triokafka.broker_stub.metrics.catalogue import BrokerMetrics
+        from triokafka.broker_stub.metrics.broker_catalogue import BrokerMetrics
 
         if self._metrics is None:
             self._metrics = BrokerMetrics(

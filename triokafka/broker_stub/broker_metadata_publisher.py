@@ -5,16 +5,14 @@ Partitions, coordinators, quotas and configuration follow the image. Nothing her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.dynamic_reconfiguration import DynamicReconfiguration
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.directory_assignments import DirectoryAssignments
-from triokafka.broker_stub.log.cleaner.log_cleaner import LogCleaner
-from triokafka.broker_stub.log_options import cleaner_config, fetcher_config, move_rate
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.metadata.features import cordons_directories
-from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
+from triokafka.broker_stub.network.options import ip_connection_rates
 from triokafka.broker_stub.network.socket_server import SocketServer
 from triokafka.broker_stub.request.services import BrokerServices
 from triokafka.protocol.configuration import ConfigResourceType
@@ -28,25 +26,23 @@ class BrokerMetadataPublisher:
         self,
         services: BrokerServices,
         *,
-        cleaner: LogCleaner,
         sockets: SocketServer,
         assignments: DirectoryAssignments,
         lifecycle: BrokerLifecycle,
-        reconfigure_security: Callable[[BrokerConfig], None],
+        reconfiguration: DynamicReconfiguration,
     ) -> None:
         self._services = services
-        self._cleaner = cleaner
         self._sockets = sockets
         self._assignments = assignments
         self._lifecycle = lifecycle
-        self._reconfigure_security = reconfigure_security
+        self._reconfiguration = reconfiguration
 
     def metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Partitions, logs, coordinators and configuration follow the image."""
         services = self._services
         services.metadata.update(delta, image)
         if any(kind == ConfigResourceType.BROKER for kind, _ in delta.changed_configs):
-            self._reconfigure(image)
+            self._reconfiguration.apply(image)
         if delta.client_quotas_changed:
             services.quotas.configure(image.client_quotas)
             self._sockets.limits.configure_ip_rates(ip_connection_rates(image.client_quotas))
@@ -59,20 +55,6 @@ class BrokerMetadataPublisher:
         self._lifecycle.metadata_changed(image)
         if any(image.brokers[number].in_controlled_shutdown for number in delta.changed_brokers & image.brokers.keys()):
             self._lifecycle.report_soon()  # that broker stops once all others are known to have these metadata
-
-    def _reconfigure(self, image: MetadataImage) -> None:
-        services = self._services
-        config = services.configuration.broker_config(image)
-        if config.security != services.config.current.security:
-            self._reconfigure_security(config)
-        services.config.update(config)
-        logs = services.logs
-        logs.reconfigure(defaults=config.topic_defaults, producer_expiration_ms=config.producer_id_expiration_ms)
-        self._cleaner.config = cleaner_config(config)
-        logs.mover.bytes_per_second = move_rate(image, config.node_id)
-        services.replicas.reconfigure_all(image)
-        services.replicas.fetchers.reconfigure(fetcher_config(config), image)
-        self._sockets.reconfigure(socket_config(config, services.world.available_memory()))
 
     def logs_offline(self, topic_partitions: Sequence[TopicPartition], reason: str) -> None:
         """Stop using logs that are offline, first in the coordinators and then in the replica manager."""

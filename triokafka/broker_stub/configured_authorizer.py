@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.broker import DEFINITIONS
+from triokafka.broker_stub.config.broker_config import DEFINITIONS
 from triokafka.errors import ConfigurationError
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"

@@ -15,22 +15,22 @@ import trio
 from triokafka.broker_stub.api import CONTROLLER_MODULES, Handlers
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.config.current_config import CurrentConfig
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
-from triokafka.broker_stub.gateway.registration import advertised_endpoints
+from triokafka.broker_stub.gateway.advertised_endpoints import advertised_endpoints
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.metadata import EndpointImage, MetadataDelta, MetadataImage, features
-from triokafka.broker_stub.metadata.broker_registration import ControllerRegistration
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration
+from triokafka.broker_stub.metadata.lifecycle_values import ControllerRegistration
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.network.options import ip_connection_rates, socket_config
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketServer
 from triokafka.broker_stub.node_security import listener_security
+from triokafka.broker_stub.request.client_quotas import ClientQuotas
 from triokafka.broker_stub.request.dispatcher import Dispatcher
-from triokafka.broker_stub.request.forwarding import ForwardedRequests
-from triokafka.broker_stub.request.quotas import ClientQuotas
+from triokafka.broker_stub.request.forwarded_requests import ForwardedRequests
 from triokafka.broker_stub.request.services import ControllerServices
 from triokafka.errors import KafkaError, UnsupportedVersionError
 from triokafka.protocol.configuration import ConfigResourceType
@@ -99,7 +99,7 @@ class ControllerServer:
         services = ControllerServices(
             node_id=config.node_id,
             world=world,
-            config=DynamicBrokerConfig(config),
+            config=CurrentConfig(config),
             cluster_id=cluster_id,
             metadata=self._metadata,
             configuration=self._configuration,

@@ -26,10 +26,10 @@ _RETRY_SECONDS: Final = 1.0
 
 _PARTS: Final = (
     "triokafka.broker_stub.controller.alter_partition",
-    "triokafka.broker_stub.coordinators.group_coordinator",
-    "triokafka.broker_stub.coordinators.transaction_coordinator",
+    "triokafka.broker_stub.coordinators.group_coordinator_config",
+    "triokafka.broker_stub.coordinators.transaction_coordinator_config",
     "triokafka.broker_stub.log.cleaner.cleaner_pass",
-    "triokafka.broker_stub.metrics.catalogue",
+    "triokafka.broker_stub.metrics.broker_catalogue",
     "triokafka.broker_stub.metrics.controller_catalogue",
 )
 """Deferred modules other than handlers."""

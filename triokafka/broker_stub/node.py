@@ -23,14 +23,14 @@ from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.configured_authorizer import configured_authorizer
 from triokafka.broker_stub.controller import Controller
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.network.authentication import Authentication
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.broker_stub.node_storage import NodeStorage
 from triokafka.broker_stub.node_tasks import NodeTasks
-from triokafka.broker_stub.quorum_client import quorum_client
+from triokafka.broker_stub.quorum_connections import quorum_client
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes
 from triokafka.errors import IllegalStateError, KafkaError
@@ -156,7 +156,7 @@ class Node:
         """Yield the current value of every metric of the node, whatever its roles are."""
         if self._broker is not None:
             return self._broker.metrics()
-        from triokafka.broker_stub.metrics.catalogue import network_samples, request_samples
+        from triokafka.broker_stub.metrics.broker_catalogue import network_samples, request_samples
 
         server = self._server
         assert server is not None  # a node without the broker role has controller listeners
@@ -186,7 +186,7 @@ class Node:
             return local  # no other node can ever lead this quorum
         # Imported here, because a quorum of one starts faster without the network client.
         from triokafka.broker_stub.gateway.controller_channel import ControllerChannel
-        from triokafka.broker_stub.gateway.remote import RemoteControllerGateway
+        from triokafka.broker_stub.gateway.forwarding import RemoteControllerGateway
         from triokafka.broker_stub.gateway.switching import switching_gateway
 
         self._channel = ControllerChannel(
@@ -241,7 +241,7 @@ class Node:
         names = config.controller_listener_names
         if not names or config.security_protocol_of(names[0]) == "PLAINTEXT":
             return None
-        from triokafka.broker_stub.network.peer_security import controller_security  # not needed for PLAINTEXT
+        from triokafka.broker_stub.network.inter_broker_security import controller_security  # not needed for PLAINTEXT
 
         return controller_security(config)
 

@@ -23,16 +23,16 @@ from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.loader import LoadedChange, MetadataLoader
 from triokafka.broker_stub.metadata.publisher import MetadataFollower, MetadataPublisher
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
-from triokafka.broker_stub.quorum_client import quorum_client
+from triokafka.broker_stub.quorum_connections import quorum_client
+from triokafka.broker_stub.raft.election_state import QuorumStateStore
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
-from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
-from triokafka.broker_stub.raft.metadata_log_files import KEEP_ALL, MetadataLogFiles
-from triokafka.broker_stub.raft.quorum_state import QuorumStateStore
+from triokafka.broker_stub.raft.metadata_log import KEEP_ALL, MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLogListener
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_listener import RaftListener
-from triokafka.broker_stub.raft.raft_log import RaftLog
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.broker_stub.raft_options import controller_endpoints, has_other_nodes, raft_config
 from triokafka.broker_stub.snapshot_generator import SnapshotGenerator

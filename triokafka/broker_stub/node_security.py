@@ -35,7 +35,7 @@ def listener_security(
     if all(listener.security_protocol == "PLAINTEXT" for listener in listeners):
         return None
     from triokafka.broker_stub.metadata.delegation_tokens import delegation_tokens
-    from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
+    from triokafka.broker_stub.metadata.scram_credentials import MetadataScramCredentials
     from triokafka.broker_stub.network.listener_mechanisms import ScramLookups
     from triokafka.broker_stub.network.listener_security import ListenerSecurity
 
@@ -62,7 +62,7 @@ class NodeSecurity:
         self.listeners = listener_security(config, config.broker_listeners, world, image, scram_credentials)
         self.peers: ClientSecurity | None = None
         if config.security_protocol_of(config.inter_broker_listener) != "PLAINTEXT":
-            from triokafka.broker_stub.network.peer_security import inter_broker_security
+            from triokafka.broker_stub.network.inter_broker_security import inter_broker_security
 
             self.peers = inter_broker_security(config)
 
@@ -71,6 +71,6 @@ class NodeSecurity:
         if self.listeners is not None:
             self.listeners.reconfigure(config)
         if self.peers is not None:
-            from triokafka.broker_stub.network.peer_security import reconfigure_peers
+            from triokafka.broker_stub.network.inter_broker_security import reconfigure_peers
 
             reconfigure_peers(self.peers, config, self._world.storage)

@@ -21,7 +21,7 @@ from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log_options import cleaner_config, log_manager_config
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.node_metadata import NodeMetadata
-from triokafka.broker_stub.raft.metadata_log_files import PARTITION as METADATA_PARTITION
+from triokafka.broker_stub.raft.metadata_log import PARTITION as METADATA_PARTITION
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.work_budget import WorkBudget
 from triokafka.errors import ConfigurationError, KafkaError

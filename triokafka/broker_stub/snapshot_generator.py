@@ -1,8 +1,9 @@
-"""Taking snapshots of the metadata, and deleting the old snapshots and the log before them."""
+"""Taking snapshots of the metadata when they are due, and deleting the old snapshots and the log before them."""
 
 from __future__ import annotations
 
 import logging
+import math
 from typing import Final
 
 import trio
@@ -10,10 +11,10 @@ import trio
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
-from triokafka.broker_stub.metadata.snapshots import SnapshotId, SnapshotSchedule, encode_image
-from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.metadata.snapshots import SnapshotId, encode_image
+from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
 from triokafka.broker_stub.raft.raft_client import RaftClient
-from triokafka.broker_stub.raft.raft_log import SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotWriter
 from triokafka.errors import KafkaError
 from triokafka.world import World
 
@@ -21,6 +22,42 @@ logger = logging.getLogger(__name__)
 
 _NEEDED_AGAIN: Final = 10.0
 """Seconds until a snapshot that is needed, and could not be written, is tried again."""
+
+
+class SnapshotSchedule:
+    """Determines when the next snapshot is due: after a number of bytes, or an interval after the last one. Pure.
+
+    Args:
+        max_bytes: ``metadata.log.max.record.bytes.between.snapshots``.
+        max_interval_ms: ``metadata.log.max.snapshot.interval.ms``; 0 for no limit.
+    """
+
+    def __init__(self, max_bytes: int, max_interval_ms: int, *, now: float = 0.0) -> None:
+        self._max_bytes = max_bytes
+        self._max_interval = max_interval_ms / 1000
+        self.bytes = 0
+        """Bytes written since the last snapshot."""
+        self._since = now
+
+    def appended(self, size: int) -> bool:
+        """Count ``size`` bytes written to the log; return whether they make a snapshot due."""
+        self.bytes += size
+        return self.bytes >= self._max_bytes
+
+    def due_in(self, now: float) -> float:
+        """Return the seconds until a snapshot is due by time; infinite without an interval."""
+        if not self._max_interval:
+            return math.inf
+        return max(0.0, self._since + self._max_interval - now)
+
+    def due(self, now: float) -> bool:
+        """Whether a snapshot is due; never if the log is unchanged since the last one."""
+        return self.bytes > 0 and (self.bytes >= self._max_bytes or self.due_in(now) == 0)
+
+    def taken(self, size: int, now: float) -> None:
+        """Record that a snapshot covers all but the last ``size`` bytes, or that none was necessary."""
+        self.bytes = size
+        self._since = now
 
 
 class SnapshotGenerator:

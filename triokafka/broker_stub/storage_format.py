@@ -14,7 +14,7 @@ from typing import Final
 
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records, encode_snapshot_footer
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
-from triokafka.broker_stub.raft.metadata_log_files import PARTITION
+from triokafka.broker_stub.raft.metadata_log import PARTITION
 from triokafka.broker_stub.raft.quorum_state_file import QUORUM_STATE_FILE
 from triokafka.broker_stub.raft.voter_set import Voter, VoterSet
 from triokafka.errors import ConfigurationError, CorruptRecordError, KafkaError

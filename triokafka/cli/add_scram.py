@@ -26,7 +26,7 @@ def scram_record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCr
     Raises:
         UsageError: the argument is wrong. The message never has a password.
     """
-    from triokafka.broker_stub.controller.user_control import credential_record
+    from triokafka.broker_stub.controller.scram_control import credential_record
 
     name, equals, rest = text.strip().partition("=")
     mechanism = next((one for one in ScramMechanism if one.mechanism_name == name), None)

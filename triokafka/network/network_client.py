@@ -19,7 +19,7 @@ from triokafka.network.broker_status import BrokerStatus, take_statuses
 from triokafka.network.cluster import Cluster
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
-from triokafka.network.connector import Connector
+from triokafka.network.connection_wait import ConnectionWait
 from triokafka.network.coordinators import Coordinators
 from triokafka.network.dead_peer import needs_checked_connection
 from triokafka.network.in_flight_request import Completion
@@ -83,7 +83,7 @@ class NetworkClient:
         )
         self.background = BackgroundTasks(self._failed)
         """The tasks of this client, for its owner's tasks that end with it."""
-        self._connector = Connector(
+        self._connection_wait = ConnectionWait(
             self._brokers, world, self.background, check_usable=self.check_usable, on_lost=self._connection_lost
         )
         self._coordinators = Coordinators(self._ask_for_coordinator, self._brokers, self.request_metadata_update)
@@ -168,7 +168,7 @@ class NetworkClient:
         first = self.world.random.randrange(len(nodes))
         for node_id in nodes[first:] + nodes[:first]:
             try:
-                await self._connector.connection_to(node_id, "", max(0.0, give_up_at - self.world.now()))
+                await self._connection_wait.connection_to(node_id, "", max(0.0, give_up_at - self.world.now()))
             except errors.AuthenticationError:
                 raise
             except errors.KafkaError as error:
@@ -216,7 +216,7 @@ class NetworkClient:
         if channel.is_ready(now):
             # metadata first: it may name another broker
             return None if self._updater.is_due(now) else channel
-        self._connector.start(channel)
+        self._connection_wait.start(channel)
         return None
 
     def ready_delay(self, node_id: int) -> float:
@@ -323,7 +323,7 @@ class NetworkClient:
         known = self._brokers.known_channel(node_id, purpose)
         is_connected = known is not None and known.state is ChannelState.READY
         patience = limit if is_connected else min(limit, connect_timeout_ms / 1000)
-        channel, connection = await self._connector.connection_to(node_id, purpose, patience, checked=checked)
+        channel, connection = await self._connection_wait.connection_to(node_id, purpose, patience, checked=checked)
         bounds = (min_version, max_version)
         return await self._exchange(channel, connection, request, request_type, bounds, limit)
 
@@ -361,7 +361,7 @@ class NetworkClient:
         request_type = request_type_of(request, api)
         limit = (self.config.request_timeout_ms if timeout_ms is None else timeout_ms) / 1000
         checked = needs_checked_connection(request_type)
-        channel, connection = await self._connector.connection_to_any(limit, checked=checked)
+        channel, connection = await self._connection_wait.connection_to_any(limit, checked=checked)
         return await self._exchange(channel, connection, request, request_type, (min_version, max_version), limit)
 
     def finalized_feature(self, name: str) -> int:

@@ -10,7 +10,7 @@ from triokafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError, fo
 
 if TYPE_CHECKING:
     from triokafka.broker_stub.controller import Controller
-    from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+    from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
     from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
     from triokafka.broker_stub.metadata.image import PartitionImage
 
@@ -24,7 +24,7 @@ async def move_leader(
 
     If cancelled, a reassignment that has begun continues.
     """
-    from triokafka.broker_stub.controller.leader_moves import next_leader
+    from triokafka.broker_stub.controller.forced_leader import next_leader
 
     to = next_leader(controller.image, topic, partition, to)
     state = controller.image.partition(topic, partition)

@@ -20,6 +20,9 @@ from triokafka.world.memory import MemoryStorage
 T = TypeVar("T")
 
 _EPOCH_MS = 1_700_000_000_000  # initial wall-clock time of a simulation
+_BOOTED = 2.0**20
+"""Initial monotonic time of each host, in seconds: so large that `now` is never finer than Trio's clock, also with a
+negative skew. Otherwise a wait for a last fraction of a second would be too short to advance Trio's clock at all."""
 
 
 class SimulatedWorld(World):
@@ -64,13 +67,13 @@ class SimulatedWorld(World):
         self._resumed.set()
 
     def now(self) -> float:
-        return trio.current_time() + self.clock_skew
+        return trio.current_time() + (_BOOTED + self.clock_skew)
 
     def wall_ms(self) -> int:
         return _EPOCH_MS + round((trio.current_time() - self._started + self.clock_skew + self.wall_skew) * 1000)
 
     def deadline(self, at: float) -> float:
-        return at - self.clock_skew
+        return at - (_BOOTED + self.clock_skew)
 
     def random_bytes(self, size: int) -> bytes:
         return self.random.randbytes(size)

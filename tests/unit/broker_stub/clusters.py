@@ -12,16 +12,16 @@ import trio
 from tests.support.control_batches import encode_snapshot_header
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller import Controller
+from triokafka.broker_stub.controller.activation_records import initial_records
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
-from triokafka.broker_stub.controller.feature_updates import initial_records
-from triokafka.broker_stub.controller.replication_control import ReplicationControl
+from triokafka.broker_stub.controller.topic_control import TopicControl
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle
 from triokafka.broker_stub.gateway.local import LocalControllerGateway
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
-from triokafka.broker_stub.metadata.broker_registration import BrokerRegistration
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.features import ELIGIBLE_LEADER_REPLICAS, SUPPORTED
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerRegistration
 from triokafka.broker_stub.metadata.snapshots import encode_image
 from triokafka.broker_stub.node_metadata import NodeMetadata
 from triokafka.protocol.api.create_topics import (
@@ -124,9 +124,9 @@ def cluster(*records: Struct | Sequence[Struct], brokers: Sequence[int] = (1,)) 
     return replayed([*levels, without_elr, *(broker(broker_id) for broker_id in brokers), *flat])
 
 
-def replication(config: BrokerConfig = CONFIG) -> ReplicationControl:
+def replication(config: BrokerConfig = CONFIG) -> TopicControl:
     """Places from the first broker on."""
-    return ReplicationControl(config, ConfigurationControl(config), pick=lambda below: 0, new_id=numbered_ids())
+    return TopicControl(config, ConfigurationControl(config), pick=lambda below: 0, new_id=numbered_ids())
 
 
 def wanted(

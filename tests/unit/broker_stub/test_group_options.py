@@ -6,7 +6,7 @@ from dataclasses import fields
 
 from tests.unit.broker_stub.clusters import cluster
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.coordinators.group_coordinator import group_settings
+from triokafka.broker_stub.coordinators.group_coordinator_config import group_settings
 from triokafka.broker_stub.node import Node
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.protocol.configuration import ConfigResourceType

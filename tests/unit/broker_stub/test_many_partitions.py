@@ -16,7 +16,7 @@ from tests.support.bystander import Bystander
 from tests.support.odd_requests import Asker, request
 from tests.unit.broker_stub.api.node import Node, batch, running_node
 from triokafka import errors
-from triokafka.broker_stub.controller.user_control import alter_user_scram_credentials
+from triokafka.broker_stub.controller.scram_control import alter_user_scram_credentials
 from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

@@ -22,7 +22,7 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.node_metadata import NodeMetadata
-from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.broker_stub.storage_format import BOOTSTRAP_FILE, encode_bootstrap
 from triokafka.protocol.stored.cluster_metadata import BeginTransactionRecord, FeatureLevelRecord, TopicRecord

@@ -23,8 +23,8 @@ from triokafka import errors
 from triokafka.broker_stub.api import Handlers
 from triokafka.broker_stub.authorizer import Authorizer
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor
+from triokafka.broker_stub.request.answer import Answer
 from triokafka.broker_stub.request.context import RequestContext
-from triokafka.broker_stub.request.dispatcher import Answer
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.checksum import crc32c
 from triokafka.protocol.api.produce import ProduceRequest

@@ -49,7 +49,7 @@ async def main():
         names = {cls: f"{cls.__module__}.{cls.__qualname__}" for cls in classes}
         frozen = [names[cls] for cls in classes if getattr(vars(cls).get("__dataclass_params__"), "frozen", False)]
         dear = [names[cls] for cls in classes if typing.NamedTuple in vars(cls).get("__orig_bases__", ())]
-        while "triokafka.broker_stub.metrics.catalogue" not in sys.modules:
+        while "triokafka.broker_stub.metrics.broker_catalogue" not in sys.modules:
             await trio.sleep(0.01)
         print(json.dumps({"first": first, "frozen": frozen, "dear": dear, "later": sorted(sys.modules)}))
 
@@ -79,7 +79,7 @@ def within(modules: list[str], package: str) -> set[str]:
     [
         "triokafka.coordinator",  # until there is a log for groups, or somebody asks
         "triokafka.assignors",
-        "triokafka.broker_stub.metrics.catalogue",
+        "triokafka.broker_stub.metrics.broker_catalogue",
         "triokafka.broker_stub.control.endpoint",
         "triokafka.testing",
         "triokafka.network",

@@ -15,10 +15,11 @@ from tests.support.in_steps import done
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.join import Joiner
 from triokafka.coordinator.classic_group.state import GroupState
-from triokafka.coordinator.consumer_group import operations as consumer_groups
+from triokafka.coordinator.consumer_group import heartbeat as consumer_heartbeat
+from triokafka.coordinator.consumer_group import leaving as consumer_leaving
 from triokafka.coordinator.consumer_group.heartbeat import Beat
-from triokafka.coordinator.group import admin
-from triokafka.coordinator.group import membership as operations
+from triokafka.coordinator.group import group_administration as admin
+from triokafka.coordinator.group import membership_requests as operations
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.coordinator_type import group_coordinator_type
 from triokafka.coordinator.group.group_counters import GroupCounters
@@ -406,7 +407,7 @@ class Rig:
     ) -> Reply[ConsumerGroupHeartbeatResponse]:
         """Send ConsumerGroupHeartbeat of a member that stays."""
         return self.ask(
-            consumer_groups.heartbeat, self.new_reply(), group_id=group_id, beat=beat, may_describe=may_describe
+            consumer_heartbeat.heartbeat, self.new_reply(), group_id=group_id, beat=beat, may_describe=may_describe
         )
 
     def last_beat(
@@ -416,11 +417,11 @@ class Rig:
         request = ConsumerGroupHeartbeatRequest(
             group_id=group_id, member_id=member_id, member_epoch=epoch, instance_id=instance_id
         )
-        return self.ask(consumer_groups.leave, self.new_reply(), request=request)
+        return self.ask(consumer_leaving.leave, self.new_reply(), request=request)
 
     def describe_consumer_group(self, group_id: str = "g") -> Reply[DescribedConsumerGroup]:
         """Send ConsumerGroupDescribe for one group."""
-        return self.ask(consumer_groups.describe, self.new_reply(), group_id=group_id)
+        return self.ask(admin.describe_consumer_group, self.new_reply(), group_id=group_id)
 
     def leave(self, *leavers: str | tuple[str, str], group_id: str = "g") -> Reply[list[MemberResponse]]:
         """Send LeaveGroup for member ids or pairs of member id and instance id."""

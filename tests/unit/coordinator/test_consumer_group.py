@@ -24,9 +24,10 @@ from triokafka.coordinator.consumer_group.records import (
     encode,
 )
 from triokafka.coordinator.consumer_group.resolved_regular_expressions import matching_topics
-from triokafka.coordinator.group import admin
+from triokafka.coordinator.group import group_administration as admin
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.records import OffsetKey
+from triokafka.coordinator.offsets.fetch import check_member
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
     ConfigurationError,
@@ -500,11 +501,11 @@ def test_a_member_fetches_offsets_in_its_epoch_and_tools_always() -> None:
     group = ConsumerGroup("g")
     group.replay(ProfileChange("g", "a", MemberProfile()))
     group.replay(ProgressChange("g", "a", MemberProgress(epoch=4)))
-    group.check_fetch(None, -1)
-    group.check_fetch("a", 4)
+    check_member(group, None, -1)
+    check_member(group, "a", 4)
     for member_id, epoch, error in (("a", 3, StaleMemberEpochError), ("b", 4, UnknownMemberIdError)):
         with pytest.raises(error):
-            group.check_fetch(member_id, epoch)
+            check_member(group, member_id, epoch)
     assert OffsetFetchRequestGroup(group_id="g").member_epoch == -1
 
 

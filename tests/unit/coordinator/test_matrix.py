@@ -26,7 +26,7 @@ from tests.unit.coordinator.rig import (
 )
 from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
-from triokafka.coordinator.group import admin
+from triokafka.coordinator.group import group_administration as admin
 from triokafka.coordinator.group.config import GroupCoordinatorConfig
 from triokafka.coordinator.group.group_coordinator import GroupCoordinator
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord

@@ -20,7 +20,7 @@ from tests.unit.coordinator.mixed_members import (
 from tests.unit.coordinator.rig import PARTITION, TOPIC_IDS, Rig, code
 from tests.unit.coordinator.test_consumer_group import assigned, beat, refusal
 from triokafka.coordinator.classic_group.state import GroupState
-from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group import timers
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup, ConsumerGroupState
 from triokafka.coordinator.consumer_group.member import ClassicTraits, MemberProfile, MemberState
 from triokafka.coordinator.consumer_group.records import (
@@ -30,7 +30,7 @@ from triokafka.coordinator.consumer_group.records import (
     TargetChange,
     TargetEpochChange,
 )
-from triokafka.coordinator.group import admin
+from triokafka.coordinator.group import group_administration as admin
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupChange, decode
 from triokafka.coordinator.offsets import fetch as fetches
@@ -221,7 +221,7 @@ def test_late_commit_of_a_static_restart_does_not_touch_a_converted_group() -> N
     rig.pass_time(6)
     assert code(restarting) == RequestTimedOutError.code
     kinds = {key.kind for key in rig.shard.timers._deadlines if key.entity_id == "g"}
-    assert kinds == {sessions.SESSION, sessions.JOIN}
+    assert kinds == {timers.SESSION, timers.JOIN}
     assert consumer(rig).epoch == generation + 1
     assert old not in consumer(rig).profiles
 
@@ -584,7 +584,7 @@ def test_removed_member_leaves_no_deadlines() -> None:
     assert len(rig.shard.timers) == deadlines
     rig.last_beat("n", -2, instance_id="i")
     assert code(rig.beat(beat("o", instance_id="i"))) == 0
-    assert sessions.session_timer("g", "o") in rig.shard.timers
+    assert timers.session_timer("g", "o") in rig.shard.timers
     assert len(rig.shard.timers) == deadlines
     rig.last_beat("o", instance_id="i")
     assert len(rig.shard.timers) == deadlines - 1
@@ -923,7 +923,7 @@ def test_downgrade_restarts_the_members_sessions() -> None:
     member_id, _, _ = mixed(rig)
     rig.pass_time(5)
     rig.last_beat("n")
-    for timer in (sessions.session_timer, sessions.join_timer, sessions.sync_timer):
+    for timer in (timers.session_timer, timers.join_timer, timers.sync_timer):
         assert not {timer("g", member_id), timer("g", "n")} & {*rig.shard.timers._deadlines}
     rig.pass_time(9.9)
     assert rig.state() is GroupState.PREPARING_REBALANCE

@@ -13,10 +13,10 @@ from tests.unit.coordinator.rig import ScriptedLog, StillWorld
 from triokafka.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.transaction import ending, initialization, partitions
-from triokafka.coordinator.transaction.completions import Completion
+from triokafka.coordinator.transaction.completion import complete
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
-from triokafka.coordinator.transaction.marker_queue import NO_LEADER, MarkerQueue
+from triokafka.coordinator.transaction.marker_queue import NO_LEADER, Completion, MarkerQueue
 from triokafka.coordinator.transaction.metadata import (
     LAST_CLIENT_EPOCH,
     MAX_EPOCH,
@@ -178,7 +178,7 @@ class Rig:
         done = self.completions.pop(0)
         self.write(
             partial(
-                ending.complete,
+                complete,
                 transactional_id=done.transactional_id,
                 producer_id=done.producer_id,
                 producer_epoch=done.producer_epoch,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 from triokafka.broker_stub.config.properties import parse_properties
 from triokafka.errors import ConfigurationError
 from triokafka.security.config_providers import resolved

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from triokafka.broker_stub.config.broker import BrokerConfig
-from triokafka.broker_stub.network.peer_security import inter_broker_security
+from triokafka.broker_stub.config.broker_config import BrokerConfig
+from triokafka.broker_stub.network.inter_broker_security import inter_broker_security
 from triokafka.client.config import ProducerOptions
 from triokafka.errors import ConfigurationError
 from triokafka.security.jaas import VARIABLE, LoginModule, parse_jaas, parse_jaas_file

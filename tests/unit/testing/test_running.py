@@ -18,7 +18,7 @@ import triokafka
 from tests.support.waiting import eventually
 from triokafka import errors
 from triokafka.broker_stub.faults.names import UnknownNameError
-from triokafka.broker_stub.log.log_directory import CLEAN_SHUTDOWN_FILE
+from triokafka.broker_stub.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from triokafka.protocol.api.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from triokafka.testing import RunningBroker, run_simulation, running_broker, running_cluster
 from triokafka.testing import blocking as blocking_twins

@@ -166,6 +166,25 @@ def test_clocks_of_hosts_may_differ() -> None:
     run_simulation(scenario, seed=1)
 
 
+@pytest.mark.parametrize("skew", [-40.0, -3.0, 0.0, 640.0])
+def test_a_wait_by_the_clock_of_a_host_ends_whatever_its_skew(skew: float) -> None:
+    """The rest of a wait may be smaller than the precision of Trio's clock, which would then not advance."""
+
+    async def scenario(world: Simulation) -> None:
+        world.host("host").clock_skew = skew
+        await world.host("host").kill()
+        host = world.host("host").world
+        await trio.sleep(41)
+        for _ in range(500):
+            until, rounds = host.now() + world.random.random(), 0
+            while (left := until - host.now()) > 0:
+                await trio.sleep(left)
+                rounds += 1
+                assert rounds < 10, left
+
+    run_simulation(scenario, seed=1)
+
+
 def test_wall_clock_of_a_running_process_jumps_without_its_other_clock() -> None:
     async def scenario(world: Simulation) -> None:
         host = world.host("host").world

@@ -6,7 +6,7 @@ Versions 0-2. v1: offline log directories (KIP-858). v2: cordoned log directorie
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import cluster
-from triokafka.broker_stub.gateway.registration_messages import heartbeat_of_request
+from triokafka.broker_stub.gateway.lifecycle_messages import heartbeat_of_request
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse

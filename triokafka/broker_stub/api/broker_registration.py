@@ -6,7 +6,7 @@ Versions 0-4. v2: log directories (KIP-858). v3: the previous broker epoch (KIP-
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import cluster
-from triokafka.broker_stub.gateway.registration_messages import registration_of_request
+from triokafka.broker_stub.gateway.lifecycle_messages import registration_of_request
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from triokafka.broker_stub.authorizer import Access, denial
-from triokafka.broker_stub.metadata.config_resources import check_broker_name
+from triokafka.broker_stub.metadata.config_resource_checks import check_broker_name
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.errors import InvalidRequestError

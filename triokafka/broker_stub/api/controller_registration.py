@@ -6,7 +6,7 @@ Version 0.
 from __future__ import annotations
 
 from triokafka.broker_stub.authorizer import cluster
-from triokafka.broker_stub.gateway.registration_messages import controller_registration_of_request
+from triokafka.broker_stub.gateway.lifecycle_messages import controller_registration_of_request
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.protocol.api.controller_registration import (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import denial, of_topics
-from triokafka.broker_stub.replica.delayed_delete_records import DeleteOutcome
+from triokafka.broker_stub.replica.delete_records import DeleteOutcome
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import WorkBudget

@@ -13,7 +13,8 @@ from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_resources import config_accesses, denied_resources, failed_resources
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata import MetadataImage
-from triokafka.broker_stub.metadata.config_entries import (
+from triokafka.broker_stub.metadata.config_resource_checks import check_broker_name, not_configurable
+from triokafka.broker_stub.metadata.described_configs import (
     ConfigEntry,
     broker_entries,
     inherited_entries,
@@ -21,7 +22,6 @@ from triokafka.broker_stub.metadata.config_entries import (
     resource_entries,
     topic_entries,
 )
-from triokafka.broker_stub.metadata.config_resources import check_broker_name, not_configurable
 from triokafka.broker_stub.metadata.item_error import ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles

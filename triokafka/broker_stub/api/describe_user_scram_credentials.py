@@ -9,7 +9,7 @@ from collections import Counter
 
 from triokafka import errors
 from triokafka.broker_stub.authorizer import cluster
-from triokafka.broker_stub.metadata.user_credentials import iterations_by_user
+from triokafka.broker_stub.metadata.scram_credentials import iterations_by_user
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import in_portions

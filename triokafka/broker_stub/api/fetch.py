@@ -20,8 +20,8 @@ from triokafka.broker_stub.api.leaders import current_leader, node_endpoints
 from triokafka.broker_stub.authorizer import Access, or_cluster
 from triokafka.broker_stub.replica.read_result import LeaderHint, ReadOutcome
 from triokafka.broker_stub.replica.replica_reader import FetchParameters
+from triokafka.broker_stub.request.client_quotas import QuotaKind
 from triokafka.broker_stub.request.context import RequestContext
-from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.network.fetch_sessions.fetch_context import FetchContext

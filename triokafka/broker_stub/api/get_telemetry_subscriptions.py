@@ -9,7 +9,7 @@ from uuid import UUID
 
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
-from triokafka.broker_stub.telemetry.pushes import ACCEPTED_CODECS, facts_of, subscriptions
+from triokafka.broker_stub.telemetry.client_facts import ACCEPTED_CODECS, facts_of, subscriptions
 from triokafka.protocol.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,

@@ -12,7 +12,7 @@ from triokafka import errors
 from triokafka.broker_stub import loggers
 from triokafka.broker_stub.api.config_resources import config_accesses, failed_resources, refused_resources
 from triokafka.broker_stub.api.key_store_changes import refused_stores
-from triokafka.broker_stub.metadata.config_resources import check_broker_name, check_repeats
+from triokafka.broker_stub.metadata.config_resource_checks import check_broker_name, check_repeats
 from triokafka.broker_stub.metadata.item_error import NO_ERROR, ItemError
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles

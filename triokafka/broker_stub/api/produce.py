@@ -26,11 +26,11 @@ from triokafka.broker_stub.authorizer import Access, denial
 from triokafka.broker_stub.coordinators.transaction_verifier import AppendingProducer, TransactionVerifier
 from triokafka.broker_stub.faults.faults import INJECTED, Fault, Faults
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, prevalidate
-from triokafka.broker_stub.log.verification import VerificationGuard
+from triokafka.broker_stub.log.verification_guard import VerificationGuard
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
+from triokafka.broker_stub.request.client_quotas import QuotaKind
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
-from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, handles
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.protocol.api.produce import (

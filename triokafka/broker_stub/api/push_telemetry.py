@@ -5,11 +5,11 @@ Version 0. The broker advertises it while the cluster has subscriptions.
 
 from __future__ import annotations
 
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
+from triokafka.broker_stub.telemetry.client_facts import ACCEPTED_CODECS, facts_of, subscriptions
 from triokafka.broker_stub.telemetry.client_telemetry import malformed
-from triokafka.broker_stub.telemetry.pushes import ACCEPTED_CODECS, facts_of, subscriptions
 from triokafka.errors import CorruptRecordError, UnsupportedCodecError
 from triokafka.metrics.otlp import Point, decode_metrics
 from triokafka.protocol.api.push_telemetry import PushTelemetryRequest, PushTelemetryResponse

@@ -16,7 +16,7 @@ from triokafka.broker_stub.coordinators.transaction_verifier import AppendingPro
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.registry import handles
 from triokafka.coordinator.group.append_errors import coordinator_error
-from triokafka.coordinator.group.transaction_requests import commit_failed
+from triokafka.coordinator.group.transactional_offset_requests import commit_failed
 from triokafka.protocol.api.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from triokafka.security.acl import AclOperation, ResourceType
 from triokafka.structs import TopicPartition

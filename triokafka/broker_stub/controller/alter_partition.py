@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from triokafka import errors
-from triokafka.broker_stub.controller.cluster_control import check_broker_epoch
+from triokafka.broker_stub.controller.broker_control import check_broker_epoch
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import (
     RECOVERED,

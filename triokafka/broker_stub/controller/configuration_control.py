@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from triokafka import errors, topic_names
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig, UpdateMode
-from triokafka.broker_stub.config.broker import ALIASES, is_hidden, is_listener_limit
+from triokafka.broker_stub.config.broker_config import ALIASES, is_hidden, is_listener_limit
 from triokafka.broker_stub.config.definition import ConfigDefinition
 from triokafka.broker_stub.config.known_names import PER_BROKER_NAMES, UNUSED_DYNAMIC_NAMES, UNUSED_NAMES
 from triokafka.broker_stub.config.security_names import is_dynamic_store, needs_listener
@@ -22,8 +22,8 @@ from triokafka.broker_stub.controller.policies import ConfigChange, Policies
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import ConfigType, LogConfig
 from triokafka.broker_stub.log.config_definition import parse_int
-from triokafka.broker_stub.metadata import features, resource_configs
-from triokafka.broker_stub.metadata.config_resources import check_broker_name, check_repeats, not_configurable
+from triokafka.broker_stub.metadata import features, group_and_metrics_configs
+from triokafka.broker_stub.metadata.config_resource_checks import check_broker_name, check_repeats, not_configurable
 from triokafka.broker_stub.metadata.effective_configuration import EffectiveConfiguration, is_broker_option
 from triokafka.broker_stub.metadata.image import MetadataImage, TopicImage
 from triokafka.broker_stub.metadata.item_error import ItemError
@@ -128,7 +128,7 @@ class ConfigurationControl:
                     raise errors.InvalidRequestError("Default group resources are not allowed.")
                 if not name:
                     raise errors.InvalidRequestError("Subscription name can't be empty")
-                resource_configs.validate(kind, configs, _group_bounds(self.config))
+                group_and_metrics_configs.validate(kind, configs, _group_bounds(self.config))
             case other:
                 raise not_configurable(other)
 
@@ -349,9 +349,9 @@ def _check_rate(name: str, text: str) -> None:
 def _group_bounds(config: BrokerConfig) -> dict[str, tuple[int | None, int | None]]:
     """Return the lowest and highest value of each group configuration that the broker limits."""
     found: dict[str, tuple[int | None, int | None]] = {}
-    for name, defaults in resource_configs.BOUNDS.items():
+    for name, defaults in group_and_metrics_configs.BOUNDS.items():
         low, high = (
-            None if default is None else _bound(config, resource_configs.bound_name(name, which), default)
+            None if default is None else _bound(config, group_and_metrics_configs.bound_name(name, which), default)
             for which, default in zip(("min", "max"), defaults, strict=True)
         )
         found[name] = low, high
@@ -389,7 +389,7 @@ def _definition_of(resource_type: int, name: str) -> log_config.LogConfigDefinit
         case ConfigResourceType.BROKER:
             return DEFINITIONS.get(name)
         case _:
-            return resource_configs.DEFINITIONS.get(resource_type, {}).get(name)
+            return group_and_metrics_configs.DEFINITIONS.get(resource_type, {}).get(name)
 
 
 def _apply_operations(resource_type: int, values: dict[str, str], changes: Iterable[AlterableConfig]) -> None:

@@ -1,13 +1,13 @@
 """Controlled shutdown: a broker that wants to stop hands over its leaderships, and stops when the others know it.
 
-Pure, like `ClusterControl`, which calls it for each heartbeat of such a broker.
+Pure, like `BrokerControl`, which calls it for each heartbeat of such a broker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from triokafka.broker_stub.controller import leader_changes
+from triokafka.broker_stub.controller import broker_failover
 from triokafka.broker_stub.controller.broker_sessions import BrokerSession
 from triokafka.broker_stub.controller.partition_change import NO_BROKER, TopicConfig
 from triokafka.broker_stub.log.config import LogConfig
@@ -27,7 +27,7 @@ def leader_moves(image: MetadataImage, broker_id: int, config_of: TopicConfig) -
 
     return [
         change
-        for change in leader_changes.broker_fenced(image, broker_id, clean)
+        for change in broker_failover.broker_fenced(image, broker_id, clean)
         if len(image.topics_by_id[change.topic_id].partitions[change.partition_id].replicas) > 1
         and change.leader != NO_BROKER
     ]

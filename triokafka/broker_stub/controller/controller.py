@@ -11,22 +11,22 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.controller.activation_records import activation_records
 from triokafka.broker_stub.controller.controller_metrics import ElectionCounts
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import Compute, EventQueue
+from triokafka.broker_stub.controller.forced_leader import hand_over
 from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
-from triokafka.broker_stub.controller.leader_moves import hand_over
 from triokafka.broker_stub.controller.no_op_records import NoOpRecords
+from triokafka.broker_stub.controller.offline_partition_elections import OfflinePartitionElections
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.session_fencing import SessionFencing
 from triokafka.broker_stub.controller.token_expiry import TokenExpiry
-from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataFollower
 from triokafka.broker_stub.node_metadata import NodeMetadata
-from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLogListener
 from triokafka.broker_stub.raft.raft_client import RaftClient
 from triokafka.errors import IllegalStateError, KafkaError
 from triokafka.world import World
@@ -130,7 +130,7 @@ class Controller:
                 return Outcome([], None)
             if unless_epoch is not None and unless_epoch() in (None, broker.broker_epoch):
                 return Outcome([], None)
-            return Outcome(self.state.cluster.fence(image, broker), None)
+            return Outcome(self.state.brokers.fence(image, broker), None)
 
         await self.submit("FenceBroker", fence)
 
@@ -181,7 +181,7 @@ class Controller:
 
     def _activate(self, image: MetadataImage) -> Outcome[None]:
         min_insync_replicas = self.config.text(features.MIN_INSYNC_REPLICAS) or "1"
-        records = feature_updates.activation_records(
+        records = activation_records(
             image,
             self.metadata.bootstrap_records,
             min_insync_replicas,
@@ -195,7 +195,7 @@ class Controller:
         own_id = self.config.node_id if not self._had_term and self.metadata.is_alone else None
         self._had_term = True
         self.terms += 1
-        state.cluster.begin(
+        state.brokers.begin(
             state.committed,
             now=self.world.now(),
             own_id=own_id,
@@ -242,7 +242,7 @@ class Controller:
                     percentage = config.leader_imbalance_per_broker_percentage
                     nursery.start_soon(LeaderBalancing(state, queue, interval=interval, percentage=percentage).run)
                 unclean_interval = config.unclean_leader_election_interval_ms / 1000
-                nursery.start_soon(UncleanElections(state, queue, interval=unclean_interval).run)
+                nursery.start_soon(OfflinePartitionElections(state, queue, interval=unclean_interval).run)
                 if state.tokens.enabled:
                     check_interval = config.delegation_token_expiry_check_interval_ms / 1000
                     nursery.start_soon(TokenExpiry(self.world, state, queue, interval=check_interval).run)
@@ -260,4 +260,4 @@ class Controller:
 
     def clock_jumped(self) -> None:
         """Extend the sessions of brokers after a jump of the world's clock."""
-        self.state.cluster.sessions.resume(self.world.now())
+        self.state.brokers.sessions.resume(self.world.now())

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.cluster_control import ClusterControl
+from triokafka.broker_stub.controller.broker_control import BrokerControl
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.policies import Policies
-from triokafka.broker_stub.controller.replication_control import ReplicationControl
 from triokafka.broker_stub.controller.token_control import TokenControl
+from triokafka.broker_stub.controller.topic_control import TopicControl
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.errors import IllegalStateError, NotControllerError
@@ -47,11 +47,9 @@ class ControllerState:
         self.epoch = 0
         policies = Policies(config)
         self.configuration = ConfigurationControl(config, policies)
-        self.replication = ReplicationControl(config, self.configuration, policies, pick=pick, new_id=new_id)
+        self.topics = TopicControl(config, self.configuration, policies, pick=pick, new_id=new_id)
         self.tokens = TokenControl(config)
-        self.cluster = ClusterControl(
-            config.broker_session_timeout_ms / 1000, self.configuration.effective.topic_config
-        )
+        self.brokers = BrokerControl(config.broker_session_timeout_ms / 1000, self.configuration.effective.topic_config)
 
     @property
     def image(self) -> MetadataImage:

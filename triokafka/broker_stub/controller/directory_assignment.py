@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from triokafka import errors
-from triokafka.broker_stub.controller.cluster_control import check_broker_epoch
+from triokafka.broker_stub.controller.broker_control import check_broker_epoch
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.controller.partition_change import LivenessChange, TopicConfig, Wanted, partition_change
 from triokafka.broker_stub.metadata import features

@@ -26,7 +26,7 @@ from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataFollower
-from triokafka.broker_stub.raft.metadata_log import MetadataLog, MetadataLogListener
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLog, MetadataLogListener
 from triokafka.broker_stub.work_budget import BUDGET, run_within_budget
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import World

@@ -1,15 +1,15 @@
-"""Changes of feature levels: the first records of a cluster, and UpdateFeatures (KIP-584, KIP-1022)."""
+"""Changes of feature levels: UpdateFeatures (KIP-584, KIP-1022)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
+from triokafka.broker_stub.controller.activation_records import cluster_min_insync_replicas
 from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.metadata.features import (
     DEPENDENCIES,
     ELIGIBLE_LEADER_REPLICAS,
-    INITIAL_LEVELS,
     KRAFT_VERSION,
     METADATA_VERSION,
     MIN_INSYNC_REPLICAS,
@@ -35,51 +35,11 @@ _SAFE_DOWNGRADE: Final = 2
 _UNSAFE_DOWNGRADE: Final = 3
 
 
-def initial_records(min_insync_replicas: str = "1") -> list[Struct]:
-    """Return the first records of a new metadata log: the feature levels, and the records for eligible leader
-    replicas.
-    """
-    levels = [stored.FeatureLevelRecord(name=name, feature_level=level) for name, level in INITIAL_LEVELS.items()]
-    return [*levels, _cluster_min_insync_replicas(min_insync_replicas)]
-
-
-def activation_records(
-    image: MetadataImage,
-    bootstrap_records: Sequence[Struct],
-    min_insync_replicas: str,
-    *,
-    in_transaction: bool,
-) -> list[Struct]:
-    """Return the first records of a controller that has become active.
-
-    It aborts a metadata transaction that an earlier one left unfinished. The first controller of a cluster also appends
-    the cluster's first records, in one transaction (KIP-868): those of ``bootstrap.checkpoint``, or else
-    `initial_records`.
-    """
-    records: list[Struct] = (
-        [stored.AbortTransactionRecord(reason="the controller has changed")] if in_transaction else []
-    )
-    if image.features:
-        return records
-    first = list(bootstrap_records) or initial_records(min_insync_replicas)
-    levels = {record.name: record.feature_level for record in first if isinstance(record, stored.FeatureLevelRecord)}
-    has_value = any(isinstance(record, stored.ConfigRecord) and record.name == MIN_INSYNC_REPLICAS for record in first)
-    if levels.get(ELIGIBLE_LEADER_REPLICAS) and not has_value:
-        first.append(_cluster_min_insync_replicas(min_insync_replicas))
-    return [*records, stored.BeginTransactionRecord(name="Bootstrap records"), *first, stored.EndTransactionRecord()]
-
-
-def _cluster_min_insync_replicas(value: str) -> stored.ConfigRecord:
-    return stored.ConfigRecord(
-        resource_type=ConfigResourceType.BROKER, resource_name="", name=MIN_INSYNC_REPLICAS, value=value
-    )
-
-
 def _eligible_leader_replicas_begin(image: MetadataImage, min_insync_replicas: str) -> list[Struct]:
     """Return the records that set min.insync.replicas cluster-wide only, since all brokers must use the same value."""
     records: list[Struct] = []
     if MIN_INSYNC_REPLICAS not in image.broker_configs(None):
-        records.append(_cluster_min_insync_replicas(min_insync_replicas))
+        records.append(cluster_min_insync_replicas(min_insync_replicas))
     for (kind, name), configs in image.configs.items():
         if kind == ConfigResourceType.BROKER and name and MIN_INSYNC_REPLICAS in configs:
             records.append(

@@ -7,7 +7,7 @@ from typing import Final
 
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, keep_file
 from triokafka.broker_stub.log.log_directory import LogDirectory
-from triokafka.broker_stub.raft.metadata_log_files import PARTITION, MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import PARTITION, MetadataLogFiles
 from triokafka.errors import ConfigurationError, KafkaError, UnsupportedVersionError
 from triokafka.named_tuple import NamedTuple
 from triokafka.world import Storage

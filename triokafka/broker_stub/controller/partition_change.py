@@ -15,7 +15,9 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
+from triokafka.broker_stub.controller.completed_reassignment import completed_reassignment
 from triokafka.broker_stub.controller.elections import Election, next_leader
+from triokafka.broker_stub.controller.eligible_leader_replicas import eligible_leader_replicas
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.image import (
@@ -99,26 +101,6 @@ class _Target:
     recovery: int
     unclean: bool = False
 
-    def complete_reassignment(self) -> None:
-        """End a reassignment whose target is all in sync; the old replicas stay while they alone are in sync."""
-        if not (self.adding or self.removing):
-            return
-        replicas = tuple(replica for replica in self.replicas if replica not in self.removing)
-        isr = tuple(replica for replica in self.isr if replica not in self.removing)
-        if replicas and isr and set(replicas) <= set(isr):
-            self.replicas, self.isr, self.adding, self.removing = replicas, isr, (), ()
-
-    def choose_eligible(self, partition: PartitionImage, liveness: LivenessChange, min_insync_replicas: int) -> None:
-        """Make members that left the in-sync set eligible leaders, while too few are in sync (KIP-966)."""
-        if len(self.isr) >= min_insync_replicas:
-            self.elr = ()
-            return
-        self.elr = tuple(
-            replica
-            for replica in dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
-            if replica not in self.isr and replica in self.replicas and replica != liveness.unclean
-        )
-
     def elect(
         self, partition: PartitionImage, election: Election, alive: Callable[[int], bool], *, with_elr: bool
     ) -> None:
@@ -167,9 +149,17 @@ def partition_change(
         partition.leader,
         partition.leader_recovery_state,
     )
-    target.complete_reassignment()
+    completed = completed_reassignment(target.replicas, target.isr, target.removing)
+    if completed is not None and (target.adding or target.removing):
+        (target.replicas, target.isr), target.adding, target.removing = completed, (), ()
     if with_elr:
-        target.choose_eligible(partition, liveness, effective_min_insync_replicas(topic, topic_config))
+        target.elr = eligible_leader_replicas(
+            partition,
+            target.replicas,
+            target.isr,
+            min_insync_replicas=effective_min_insync_replicas(topic, topic_config),
+            unclean=liveness.unclean,
+        )
     target.elect(
         partition,
         election,

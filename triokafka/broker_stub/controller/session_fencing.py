@@ -7,8 +7,11 @@ from typing import Final
 
 import trio
 
+from triokafka.broker_stub.controller.broker_control import BrokerControl
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
+from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.errors import KafkaError, NotControllerError
 from triokafka.world import World
 
@@ -32,23 +35,23 @@ class SessionFencing:
 
     async def run(self) -> None:
         """Fence brokers when their sessions end, one at a time, until cancelled."""
-        cluster, timeout, now = self._state.cluster, self._timeout, self._world.now
+        brokers, timeout, now = self._state.brokers, self._timeout, self._world.now
         not_before = now()
         while True:
-            oldest = cluster.sessions.oldest(self._state.committed)
+            oldest = brokers.sessions.oldest(self._state.committed)
             # A session that begins during the sleep ends no earlier than a whole timeout from now.
             due_at = max(not_before, now() + timeout if oldest is None else oldest[1])
             await trio.sleep(max(0.0, due_at - now()))
             if now() > due_at + timeout / 2:  # this process was suspended, and received no heartbeats
-                cluster.sessions.resume(now())
+                brokers.sessions.resume(now())
                 continue
-            oldest = cluster.sessions.oldest(self._state.committed)
+            oldest = brokers.sessions.oldest(self._state.committed)
             if oldest is None or oldest[1] >= now():
                 await trio.sleep(0.001)  # a session includes its last moment
                 continue
             try:
                 fenced = await self._queue.submit(
-                    "FenceStaleBroker", lambda image: cluster.fence_stale(image, now=now())
+                    "FenceStaleBroker", lambda image: fence_stale(brokers, image, now=now())
                 )
             except NotControllerError:
                 not_before = now() + timeout  # another controller fences now, and this task is about to be cancelled
@@ -58,3 +61,11 @@ class SessionFencing:
             else:
                 if fenced is not None:
                     logger.warning("broker %d is fenced: it sent no heartbeat for more than %g s", fenced, timeout)
+
+
+def fence_stale(brokers: BrokerControl, image: MetadataImage, *, now: float) -> Outcome[int | None]:
+    """Fence the broker whose session ended first, if any. One at a time: each call sees the effect of the last."""
+    oldest = brokers.sessions.oldest(image)
+    if oldest is None or oldest[1] >= now:
+        return Outcome([], None)
+    return Outcome(brokers.fence(image, image.brokers[oldest[0]]), oldest[0])

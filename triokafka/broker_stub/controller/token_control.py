@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.controller.outcome import MAX_RECORDS_PER_OPERATION, Outcome
+from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.metadata import features
 from triokafka.broker_stub.metadata.delegation_tokens import (
     USER_TYPE,
@@ -16,7 +16,6 @@ from triokafka.broker_stub.metadata.delegation_tokens import (
     created_response,
     is_expired,
     owner_of,
-    tokens_of,
 )
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.protocol.stored.cluster_metadata import DelegationTokenRecord, RemoveDelegationTokenRecord
@@ -132,12 +131,6 @@ class TokenControl:
             return Outcome([], ExpireDelegationTokenResponse(error_code=error.code))
         expiry = min(token.max_timestamp, now_ms + request.expiry_time_period_ms)
         return Outcome([_expiring_at(token, expiry)], ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry))
-
-    def sweep(self, image: MetadataImage, now_ms: int) -> Outcome[int]:
-        """Remove expired tokens, at most as many as one operation may; return how many."""
-        expired = [token.token_id for token in tokens_of(image) if is_expired(token, now_ms)]
-        records = [RemoveDelegationTokenRecord(token_id=token_id) for token_id in expired[:MAX_RECORDS_PER_OPERATION]]
-        return Outcome(records, len(records))
 
     def _checked_key(self, image: MetadataImage) -> str:
         if self._secret_key is None:

@@ -9,10 +9,9 @@ from math import inf
 import trio
 
 from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
-from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
 from triokafka.coordinator.runtime.coordinator_log import TransactionMarker
-from triokafka.coordinator.transaction.completions import Completion
-from triokafka.coordinator.transaction.marker_queue import MarkerQueue, MarkerRequest
+from triokafka.coordinator.transaction.marker_queue import Completion, MarkerQueue, MarkerRequest
 from triokafka.errors import KafkaError
 from triokafka.protocol.api.write_txn_markers import (
     WritableTxnMarker,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from triokafka.broker_stub.coordinators.marker_batch import marker_batch
-from triokafka.broker_stub.log.verification import VerificationGuard
+from triokafka.broker_stub.log.verification_guard import VerificationGuard
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.coordinator.runtime.coordinator_log import (
     CoordinatorRecord,

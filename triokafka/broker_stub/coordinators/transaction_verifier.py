@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka import errors
 from triokafka.broker_stub.coordinators.broker_channels import BrokerChannels
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
-from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
+from triokafka.broker_stub.log.verification_guard import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.metrics.durations import Durations

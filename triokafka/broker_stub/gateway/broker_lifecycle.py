@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from typing import Final
 from uuid import UUID
@@ -17,11 +17,11 @@ import trio
 
 from triokafka import errors
 from triokafka.backoff import Backoff
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
-from triokafka.broker_stub.gateway.node_stops import NodeStopsError
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
-from triokafka.broker_stub.metadata.features import assigns_directories
-from triokafka.broker_stub.metadata.image import MetadataImage
+from triokafka.broker_stub.config import BrokerConfig
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway, NodeStopsError
+from triokafka.broker_stub.metadata.features import SUPPORTED, assigns_directories
+from triokafka.broker_stub.metadata.image import EndpointImage, MetadataImage
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world import World
 
 logger = logging.getLogger(__name__)
@@ -324,3 +324,29 @@ class BrokerLifecycle:
                 self._wait = core.failed(error)
                 return error
         return None
+
+
+def registration_of(
+    config: BrokerConfig,
+    *,
+    incarnation_id: UUID,
+    cluster_id: str,
+    endpoints: Iterable[EndpointImage],
+    directory_ids: Mapping[str, UUID],
+    previous_broker_epoch: int = -1,
+) -> BrokerRegistration:
+    """Return the registration of this process.
+
+    Its directories are those in use: the controller elects no replica in another one. A configured directory without
+    an id is offline. ``previous_broker_epoch`` is that of the last stop if it was clean, otherwise -1.
+    """
+    return BrokerRegistration(
+        broker_id=config.node_id,
+        incarnation_id=incarnation_id,
+        cluster_id=cluster_id,
+        endpoints=tuple(endpoints),
+        features=SUPPORTED,
+        rack=config.broker_rack,
+        directories=tuple(directory_ids[path] for path in config.data_directories if path in directory_ids),
+        previous_broker_epoch=previous_broker_epoch,
+    )

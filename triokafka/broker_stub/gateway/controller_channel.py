@@ -11,7 +11,7 @@ import trio
 
 from triokafka import errors
 from triokafka.backoff import Backoff
-from triokafka.broker_stub.gateway.node_stops import NodeStopsError
+from triokafka.broker_stub.gateway.gateway_interface import NodeStopsError
 from triokafka.network.node_channel import NodeChannel
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import trio
 
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.metadata.features import assigns_directories
 from triokafka.errors import KafkaError, for_code

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.broker_stub.controller import (
     Controller,
-    access_control,
+    acl_control,
     client_quotas,
+    elect_leaders,
     feature_updates,
-    leader_changes,
     producer_ids,
-    user_control,
+    scram_control,
 )
-from triokafka.broker_stub.gateway.controller_gateway import DeniedResources
+from triokafka.broker_stub.gateway.gateway_interface import DeniedResources
 from triokafka.broker_stub.metadata import features
-from triokafka.broker_stub.metadata.broker_registration import (
+from triokafka.broker_stub.metadata.lifecycle_values import (
     BrokerHeartbeat,
     BrokerRegistration,
     ControllerRegistration,
@@ -29,7 +29,7 @@ from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.protocol.message import Request, Response
 
 if TYPE_CHECKING:
-    from triokafka.broker_stub.gateway.controller_gateway import ForwardedClient
+    from triokafka.broker_stub.gateway.gateway_interface import ForwardedClient
     from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
     from triokafka.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse
     from triokafka.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -114,8 +114,8 @@ class LocalControllerGateway:
         hidden_configs: frozenset[str] = frozenset(),
         charge: MutationCharge = no_charge,
     ) -> CreateTopicsResponse:
-        """See `ReplicationControl.create_topics`."""
-        control = self._controller.state.replication
+        """See `TopicControl.create_topics`."""
+        control = self._controller.state.topics
         return await self._submit(
             "CreateTopics",
             lambda image: control.create_topics(image, request, hidden_configs=hidden_configs, charge=charge),
@@ -125,8 +125,8 @@ class LocalControllerGateway:
     async def delete_topics(
         self, request: DeleteTopicsRequest, *, version: int = 6, charge: MutationCharge = no_charge
     ) -> DeleteTopicsResponse:
-        """See `ReplicationControl.delete_topics`."""
-        control = self._controller.state.replication
+        """See `TopicControl.delete_topics`."""
+        control = self._controller.state.topics
         return await self._submit(
             "DeleteTopics",
             lambda image: control.delete_topics(image, request, version=version, charge=charge),
@@ -136,8 +136,8 @@ class LocalControllerGateway:
     async def create_partitions(
         self, request: CreatePartitionsRequest, *, charge: MutationCharge = no_charge
     ) -> CreatePartitionsResponse:
-        """See `ReplicationControl.create_partitions`."""
-        control = self._controller.state.replication
+        """See `TopicControl.create_partitions`."""
+        control = self._controller.state.topics
         return await self._submit(
             "CreatePartitions",
             lambda image: control.create_partitions(image, request, charge=charge),
@@ -145,10 +145,10 @@ class LocalControllerGateway:
         )
 
     async def _elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
-        """See `leader_changes.elect_leaders`. Without any partition, the time limit is ignored."""
+        """See `elect_leaders.elect_leaders`. Without any partition, the time limit is ignored."""
         return await self._submit(
             "ElectLeaders",
-            lambda image: leader_changes.elect_leaders(image, request, self._topic_config(image)),
+            lambda image: elect_leaders.elect_leaders(image, request, self._topic_config(image)),
             timeout_ms=None if request.topic_partitions == [] else request.timeout_ms,
         )
 
@@ -177,7 +177,7 @@ class LocalControllerGateway:
         )
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """See `in_sync.alter_partition`."""
+        """See `alter_partition.alter_partition`."""
         from triokafka.broker_stub.controller.alter_partition import alter_partition
 
         return await self._submit(
@@ -217,20 +217,20 @@ class LocalControllerGateway:
         return await self._submit("AlterClientQuotas", lambda image: client_quotas.alter_client_quotas(image, request))
 
     async def _create_acls(self, request: CreateAclsRequest) -> CreateAclsResponse:
-        """See `access_control.create_acls`."""
+        """See `acl_control.create_acls`."""
         new_id = self._world.uuid
-        return await self._submit("CreateAcls", lambda image: access_control.create_acls(image, request, new_id=new_id))
+        return await self._submit("CreateAcls", lambda image: acl_control.create_acls(image, request, new_id=new_id))
 
     async def _delete_acls(self, request: DeleteAclsRequest) -> DeleteAclsResponse:
-        """See `access_control.delete_acls`."""
-        return await self._submit("DeleteAcls", lambda image: access_control.delete_acls(image, request))
+        """See `acl_control.delete_acls`."""
+        return await self._submit("DeleteAcls", lambda image: acl_control.delete_acls(image, request))
 
     async def _alter_user_scram_credentials(
         self, request: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        """See `user_control.alter_user_scram_credentials`."""
+        """See `scram_control.alter_user_scram_credentials`."""
         return await self._submit(
-            "AlterUserScramCredentials", lambda image: user_control.alter_user_scram_credentials(image, request)
+            "AlterUserScramCredentials", lambda image: scram_control.alter_user_scram_credentials(image, request)
         )
 
     async def _create_delegation_token(self, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
@@ -286,8 +286,8 @@ class LocalControllerGateway:
         )
 
     async def _unregister_broker(self, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-        """See `ClusterControl.unregister`."""
-        control = self._controller.state.cluster
+        """See `BrokerControl.unregister`."""
+        control = self._controller.state.brokers
         return await self._submit("UnregisterBroker", lambda image: control.unregister(image, request))
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock:
@@ -298,25 +298,25 @@ class LocalControllerGateway:
         )
 
     async def register_broker(self, registration: BrokerRegistration) -> int:
-        """See `ClusterControl.register`."""
+        """See `BrokerControl.register`."""
         state = self._controller.state
         return await self._submit(
             "RegisterBroker",
-            lambda image: state.cluster.register(
+            lambda image: state.brokers.register(
                 image, registration, now=self._world.now(), next_offset=image.offset + 1
             ),
         )
 
     async def broker_heartbeat(self, beat: BrokerHeartbeat) -> HeartbeatReply:
-        """See `ClusterControl.heartbeat`."""
+        """See `BrokerControl.heartbeat`."""
         state = self._controller.state
         broker = state.committed.brokers.get(beat.broker_id)
         is_stale = broker is None or broker.broker_epoch != beat.broker_epoch
-        sessions = state.cluster.sessions
+        sessions = state.brokers.sessions
         with nullcontext() if broker is None or is_stale else sessions.heartbeat_waits(broker, self._world.now):
             return await self._submit(
                 "BrokerHeartbeat",
-                lambda image: state.cluster.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
+                lambda image: state.brokers.heartbeat(image, beat, now=self._world.now(), next_offset=image.offset + 1),
             )
 
     async def _describe_quorum(self, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
@@ -324,8 +324,8 @@ class LocalControllerGateway:
         return self._controller.metadata.raft.describe_quorum(request, version=self._version_of(request))
 
     async def register_controller(self, registration: ControllerRegistration) -> None:
-        """See `ClusterControl.register_controller`."""
-        control = self._controller.state.cluster
+        """See `BrokerControl.register_controller`."""
+        control = self._controller.state.brokers
         await self._submit("RegisterController", lambda image: control.register_controller(image, registration))
 
     # The quorum

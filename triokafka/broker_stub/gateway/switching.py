@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway, ForwardedClient
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway, ForwardedClient
 from triokafka.errors import NotControllerError
 
 

@@ -1,8 +1,9 @@
-"""Appending to one log, as the leader or as a follower."""
+"""Appending to one log: as the leader, which assigns offsets, or as a follower."""
 
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -14,16 +15,20 @@ from triokafka.broker_stub.log.log_state import LogState
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch
 from triokafka.broker_stub.log.producer_recovery import index_transaction, rebuild_transaction_index
 from triokafka.broker_stub.log.producer_state import Marker, ProducedBatch, marker_of
-from triokafka.broker_stub.log.validation import Prepared, assign_offsets, prepare
-from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
+from triokafka.broker_stub.log.segment_roll import roll, should_roll
+from triokafka.broker_stub.log.validation import Prepared, prepare
+from triokafka.broker_stub.log.verification_guard import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.errors import BrokerResponseError, IllegalStateError
 from triokafka.named_tuple import NamedTuple
-from triokafka.records import iter_batches
+from triokafka.records import iter_batches, patch_batch
 from triokafka.records.batch import CONTROL, TRANSACTIONAL, BatchInfo
 from triokafka.structs import Buffer
 
 logger = logging.getLogger(__name__)
 
+_LOG_APPEND_TIME: Final = 1
+_CRC_FIELDS: Final = BatchInfo._fields.index("magic")  # the header fields from here on come from the producer
+_ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: not covered by the checksum
 _NO_MARKERS: Final[Mapping[int, Marker]] = MappingProxyType({})
 
 
@@ -69,7 +74,8 @@ class LogAppender:
             led_since: the log end offset when this broker began to lead; see `ProducerStates.check`.
             from_client: False for records that the broker itself writes: these may be several batches and may contain
                 control records.
-            guard: proves that the partition takes part in the transaction of a transactional batch; see `verification`.
+            guard: proves that the partition takes part in the transaction of a transactional batch; see
+                `verification_guard`.
             transaction_version: that of the markers among ``batches``; see `ProducerStates.check_marker`.
             refusal: raised in place of an append, because too few replicas are in sync. A client's batch that is in the
                 log gets its offsets all the same: the client may count a refused batch as one that is nowhere.
@@ -179,8 +185,8 @@ class LogAppender:
         first, last = infos[0], infos[-1]
         newest = first.max_timestamp if first is last else max(info.max_timestamp for info in infos)
         try:
-            if segments.active.should_roll(len(data), newest, last.last_offset, now_ms):
-                state.roll(first.base_offset, now_ms)
+            if should_roll(segments.active, len(data), newest, last.last_offset, now_ms):
+                roll(state, first.base_offset, now_ms)
             if first.attributes & CONTROL or (first is not last and any(info.is_control for info in infos)):
                 # Load before the write: no step may fail once the marker is written.
                 self._load_transaction_index(segments.active)
@@ -219,7 +225,7 @@ class LogAppender:
         state = self._state
         state.guard.check()
         with state.guard.during("roll"):
-            state.roll(self._segments.end_offset, now_ms)
+            roll(state, self._segments.end_offset, now_ms)
 
     def skip_to(self, offset: int, *, now_ms: int) -> None:
         """Advance the log end offset to ``offset`` without records in between.
@@ -230,6 +236,36 @@ class LogAppender:
         state = self._state
         state.guard.check()
         with state.guard.during("roll"):
-            state.roll(offset, now_ms)
+            roll(state, offset, now_ms)
             self._segments.end_at(offset)
         state.settle()
+
+
+def assign_offsets(
+    buffer: bytearray | memoryview,
+    batches: list[BatchInfo],
+    next_offset: int,
+    *,
+    leader_epoch: int,
+    append_time: int,
+) -> list[BatchInfo]:
+    """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; return the headers."""
+    assigned = []
+    for batch in batches:
+        if append_time >= 0 and not batch.is_control:
+            patch_batch(
+                buffer,
+                batch.position,
+                base_offset=next_offset,
+                leader_epoch=leader_epoch,
+                max_timestamp=append_time,
+                timestamp_type=_LOG_APPEND_TIME,
+            )
+            batch = batch._replace(max_timestamp=append_time)
+        else:
+            _ASSIGNED.pack_into(buffer, batch.position, next_offset, batch.length, leader_epoch)
+        assigned.append(
+            BatchInfo._make((batch.position, next_offset, batch.length, leader_epoch, *batch[_CRC_FIELDS:]))
+        )
+        next_offset += batch.last_offset_delta + 1
+    return assigned

@@ -12,8 +12,7 @@ from triokafka.records.batch import LOG_OVERHEAD
 from triokafka.structs import Buffer
 
 _OVERHEAD: Final = struct.Struct(">qi")
-_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
-_WALK_BYTES: Final = 27  # up to and with the last offset delta
+_HEADER: Final = struct.Struct(">qi4xB6xi")  # base offset, length, magic, last offset delta
 _SMALLEST_ENTRY: Final = LOG_OVERHEAD + 14
 _WINDOW: Final = 8192  # bytes read at once, with the headers of several batches
 _HEADER_WINDOW: Final = 64  # after a batch larger than the window
@@ -63,7 +62,7 @@ def scan_batches(file: ReadableFile, position: int, end: int, *, after: int = -1
     ahead = _WINDOW
     while position < end:
         at = position - start
-        if not window or (len(window) - at < _WALK_BYTES and start + len(window) < end):
+        if not window or (len(window) - at < _HEADER.size and start + len(window) < end):
             window, start, at = file.read_at(position, min(ahead, end - position)), position, 0
         place = place_at(window, at, position)
         if place is None or position + place.size > end:
@@ -85,14 +84,18 @@ def place_at(data: Buffer, at: int, position: int) -> BatchPosition | None:
     Raises:
         CorruptRecordError: the bytes are not a batch header.
     """
-    if len(data) - at < _SMALLEST_ENTRY:
+    available = len(data) - at
+    if available < _SMALLEST_ENTRY:
         return None
-    base_offset, length = _OVERHEAD.unpack_from(data, at)
+    if available >= _HEADER.size:
+        base_offset, length, magic, last_offset_delta = _HEADER.unpack_from(data, at)
+    else:
+        base_offset, length = _OVERHEAD.unpack_from(data, at)
+        magic, last_offset_delta = data[at + 16], None
     if length < _SMALLEST_ENTRY - LOG_OVERHEAD:
         raise CorruptRecordError(f"the batch at byte {position} has the invalid length {length}")
-    last_offset = base_offset
-    if data[at + 16] >= 2:
-        if len(data) - at < _WALK_BYTES:
-            return None
-        last_offset += _LAST_OFFSET_DELTA.unpack_from(data, at + 23)[0]
-    return BatchPosition(position, LOG_OVERHEAD + length, base_offset, last_offset)
+    if magic < 2:
+        last_offset_delta = 0
+    elif last_offset_delta is None:
+        return None
+    return BatchPosition(position, LOG_OVERHEAD + length, base_offset, base_offset + last_offset_delta)

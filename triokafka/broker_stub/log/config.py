@@ -1,4 +1,4 @@
-"""The parsed configuration of one log; `definitions` explains each key."""
+"""The parsed configuration of one log; `topic_config` explains each key."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from triokafka.broker_stub.log.config_definition import ConfigType, LogConfigDefinition
-from triokafka.broker_stub.log.definitions import DEFINITIONS, definition_of, parse_topic_config
+from triokafka.broker_stub.log.topic_config import DEFINITIONS, definition_of, parse_topic_config
 from triokafka.named_tuple import NamedTuple
 
 __all__ = ["DEFINITIONS", "ConfigType", "LogConfig", "LogConfigDefinition", "definition_of", "parse_topic_config"]

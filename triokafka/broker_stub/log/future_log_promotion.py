@@ -7,6 +7,7 @@ from functools import partial
 
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
 from triokafka.broker_stub.log.disk_guard import is_temporary
+from triokafka.broker_stub.log.high_watermark_checkpoint import note_high_watermark
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
 from triokafka.broker_stub.log.log_directory import (
@@ -75,7 +76,7 @@ class FutureLogPromotion:
             del target.offline[topic_partition]
         committed = self._listener.high_watermark_of(topic_partition) if self._listener is not None else None
         if committed is not None:  # otherwise a crash before the next checkpoint would lose it
-            directories.write(target, partial(target.note_high_watermark, topic_partition, committed))
+            directories.write(target, partial(note_high_watermark, target, topic_partition, committed))
         gone = f"{old.path}/{renamed_folder(topic_partition, self._world.uuid().hex, DELETE_SUFFIX)}"
         outcome, problems = exchange(
             self._world.storage, topic_partition, log=source.directory, gone=gone, copy=copy.directory, path=path

@@ -100,30 +100,13 @@ class LogCreator:
             if begun.failure:  # a log in another directory would be a duplicate once this directory is back
                 begun.offline[topic_partition] = OfflineLog(begun.failure, 0, 0)
                 raise KafkaStorageError(begun.failure)
-        directory = self._directory_for(topic_partition)
+        directory = directories.choose_for(topic_partition)
         path = f"{directory.path}/{folder_name(topic_partition)}"
         directories.write(directory, partial(directory.forget, {topic_partition}))
         found = FoundLog(directory, topic_partition, path, config or defaults, 0, 0)
         log = self._make(found, topic_id, directories.files)
         directories.host(topic_partition, log, directory, topic_id)
         return log
-
-    def _directory_for(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Choose the data directory of a new log: the one with the fewest logs among those that are not cordoned.
-
-        A directory with a folder of that name, left by a failed attempt, takes precedence: a broker does not start with
-        two such folders.
-        """
-        online = self._directories.online()
-        open_ones = [directory for directory in online if directory.path not in self._directories.cordoned] or online[
-            :1
-        ]
-        if len(online) > 1:
-            name = folder_name(topic_partition)
-            for directory in online:
-                if self._world.storage.is_dir(f"{directory.path}/{name}"):
-                    return directory
-        return min(open_ones, key=lambda candidate: len(candidate.logs) + len(candidate.offline))
 
     def _make(
         self,

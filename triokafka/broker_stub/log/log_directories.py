@@ -14,7 +14,7 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.log.disk_guard import is_temporary
-from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog
+from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog, folder_name
 from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_listener import LogListener
 from triokafka.broker_stub.log.open_files import OpenFiles
@@ -154,6 +154,21 @@ class LogDirectories:
             directory.release()
 
     # -- logs
+
+    def choose_for(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Choose the data directory of a new log: the one with the fewest logs among those that are not cordoned.
+
+        A directory with a folder of that name, left by a failed attempt, takes precedence: a broker does not start with
+        two such folders.
+        """
+        online = self.online()
+        open_ones = [directory for directory in online if directory.path not in self.cordoned] or online[:1]
+        if len(online) > 1:
+            name = folder_name(topic_partition)
+            for directory in online:
+                if self._world.storage.is_dir(f"{directory.path}/{name}"):
+                    return directory
+        return min(open_ones, key=lambda candidate: len(candidate.logs) + len(candidate.offline))
 
     def host(
         self, topic_partition: TopicPartition, log: PartitionLog, directory: LogDirectory, topic_id: UUID | None

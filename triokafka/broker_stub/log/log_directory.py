@@ -1,8 +1,7 @@
-"""One data directory: its lock, its clean-shutdown marker, its checkpoints, and the logs in it."""
+"""One data directory: its lock, its checkpoints, and the logs in it."""
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -16,6 +15,7 @@ from triokafka.broker_stub.log.checkpoints import (
     read_offsets,
     write_offsets,
 )
+from triokafka.broker_stub.log.clean_shutdown import clean_stop_epoch
 from triokafka.errors import ConfigurationError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOCK_FILE: Final = ".lock"
-CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
 FUTURE_SUFFIX: Final = "-future"
@@ -97,8 +96,9 @@ class LogDirectory:
                 f"The data directory {self.path} cannot be locked: {error.strerror or error}. {_INSTEAD}"
             ) from error
         self._written.clear()
-        self.clean = self._storage.exists(self._marker)
-        self.clean_broker_epoch = self._read_marker() if self.clean else -1
+        epoch = clean_stop_epoch(self._storage, self.path)
+        self.clean = epoch is not None
+        self.clean_broker_epoch = -1 if epoch is None else epoch
 
     def fail(self, error: OSError) -> list[TopicPartition]:
         """Take the directory and all its logs offline; return the logs that were online. A second call does nothing."""
@@ -111,32 +111,6 @@ class LogDirectory:
             log.take_offline(error)
             self.offline[topic_partition] = OfflineLog(self.failure, log.recovery_point, log.log_start_offset)
         return list(taken)
-
-    @property
-    def _marker(self) -> str:
-        return f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
-
-    def _read_marker(self) -> int:
-        try:
-            content = json.loads(self._storage.read_file(self._marker))
-            return int(content["brokerEpoch"])
-        except (OSError, ValueError, TypeError, LookupError):  # markers of old versions are empty
-            return -1
-
-    def forget_clean_stop(self) -> None:
-        """Remove the clean-shutdown marker, durably, before the first write: a later crash then triggers recovery."""
-        if self._storage.exists(self._marker):
-            self._storage.remove(self._marker)
-        # This also syncs renames of an earlier process: otherwise a power cut could bring back old checkpoints.
-        self._storage.sync_dir(self.path)
-
-    def mark_clean_stop(self, broker_epoch: int = -1) -> None:
-        """Write the clean-shutdown marker: all logs are closed and on disk.
-
-        ``broker_epoch`` is the epoch of the broker's registration, -1 for none. If it differs from the last
-        registration, Kafka treats the next start as one after a crash.
-        """
-        self._storage.replace_file(self._marker, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
     def release(self) -> None:
         """Release the lock; a second call does nothing."""
@@ -226,25 +200,6 @@ class LogDirectory:
         starts.update((tp, log.log_start_offset) for tp, log in self.offline.items())
         self.write_offsets(LOG_START_CHECKPOINT, starts)
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermarks of the logs in this directory. Raises `KafkaStorageError`."""
-        here = {tp: high_watermarks[tp] for tp in self.logs if tp in high_watermarks}
-        if self.offline and not self.failure:
-            known = self._known(HIGH_WATERMARK_CHECKPOINT)
-            here.update((tp, known[tp]) for tp in self.offline if tp in known)
-        self.write_offsets(HIGH_WATERMARK_CHECKPOINT, here)
-
-    def note_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Add the high watermark of a log that is about to move here. Raises `KafkaStorageError`."""
-        known = self._known(HIGH_WATERMARK_CHECKPOINT)
-        self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
-
-    def lower_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Lower the checkpointed high watermark of a log to at most ``offset``. Raises `KafkaStorageError`."""
-        known = self._known(HIGH_WATERMARK_CHECKPOINT)
-        if known.get(topic_partition, 0) > offset:
-            self.write_offsets(HIGH_WATERMARK_CHECKPOINT, {**known, topic_partition: offset})
-
     def read_offsets(self, checkpoint: str) -> dict[TopicPartition, int]:
         """Read a checkpoint of this directory; log a warning and return nothing when it cannot be read."""
         try:
@@ -255,7 +210,7 @@ class LogDirectory:
         self._checkpointed[checkpoint] = offsets
         return offsets
 
-    def _known(self, checkpoint: str) -> Mapping[TopicPartition, int]:
+    def known_offsets(self, checkpoint: str) -> Mapping[TopicPartition, int]:
         """Return a checkpoint of this directory; read the file if it is not cached or its last write failed."""
         offsets = self._checkpointed.get(checkpoint)
         return self.read_offsets(checkpoint) if offsets is None else offsets
@@ -286,7 +241,7 @@ class LogDirectory:
             KafkaStorageError: the disk failed.
         """
         for checkpoint in CHECKPOINTS:
-            offsets = self._known(checkpoint)
+            offsets = self.known_offsets(checkpoint)
             gone = offsets.keys() & topic_partitions
             if gone or checkpoint in self._doubtful:
                 self.write_offsets(checkpoint, {tp: at for tp, at in offsets.items() if tp not in gone})

@@ -6,8 +6,8 @@ import errno
 from collections.abc import Callable
 from typing import Final
 
-from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.log_state import LogState
+from triokafka.broker_stub.log.recovery_point import FlushJob
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX
 from triokafka.errors import KafkaStorageError
 
@@ -110,7 +110,9 @@ class LogFlusher:
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether the oldest record that is not on disk has waited for ``flush.ms``."""
-        return self._state.durability.due(now_ms, self._state.config.flush_ms)
+        since = self._state.durability.unflushed_since_ms
+        # The clock may have moved back.
+        return since is not None and not 0 <= now_ms - since < self._state.config.flush_ms
 
     @property
     def flush_wanted(self) -> bool:

@@ -9,7 +9,6 @@ from triokafka.broker_stub.log.appender import LogAppender
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import MAX_JUMP, DamagedLogError
 from triokafka.broker_stub.log.disk_guard import DiskGuard
-from triokafka.broker_stub.log.durability import Durability
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_segments import LogSegments
@@ -17,6 +16,7 @@ from triokafka.broker_stub.log.log_state import LogState
 from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.recovery import KnownOffsets, load_log
+from triokafka.broker_stub.log.recovery_point import Durability
 from triokafka.broker_stub.log.truncation import LogTruncation
 from triokafka.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchInfo
 from triokafka.records.rewritable_batch import empty_batch

@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
-from triokafka.broker_stub.log.flush_scheduler import FlushScheduler
+from triokafka.broker_stub.log.flush_threads import FlushThreads
 from triokafka.broker_stub.log.log_deletion import LogDeletion, remove
 from triokafka.broker_stub.log.log_directories import LogDirectories
 from triokafka.broker_stub.log.log_listener import LogListener
@@ -37,7 +37,7 @@ class LogMaintenance:
         directories: LogDirectories,
         opener: LogOpener,
         deletion: LogDeletion,
-        scheduler: FlushScheduler,
+        scheduler: FlushThreads,
         cleaning: CleaningProgress,
         config: LogManagerConfig,
         listener: LogListener | None,

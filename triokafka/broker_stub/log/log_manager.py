@@ -11,10 +11,12 @@ from uuid import UUID
 import trio
 
 from triokafka.broker_stub.log.checkpoints import HIGH_WATERMARK_CHECKPOINT
+from triokafka.broker_stub.log.clean_shutdown import mark_clean_stop
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.flush_scheduler import FlushScheduler
+from triokafka.broker_stub.log.flush_threads import FlushThreads
 from triokafka.broker_stub.log.future_log_promotion import FutureLogPromotion
+from triokafka.broker_stub.log.high_watermark_checkpoint import checkpoint_high_watermarks
 from triokafka.broker_stub.log.log_creator import LogCreator
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
@@ -81,7 +83,7 @@ class LogManager:
             world, directories, max_open_files=config.max_open_files, moves=moves, listener=listener
         )
         self.cleaning = CleaningProgress(world.storage, registry)
-        self._scheduler = FlushScheduler(world, flushed=registry.log_flushed, failed=registry.flush_failed)
+        self._scheduler = FlushThreads(world, flushed=registry.log_flushed, failed=registry.flush_failed)
         self._opener = LogOpener(
             world,
             registry,
@@ -239,7 +241,7 @@ class LogManager:
                 try:
                     directory.checkpoint()
                     if directory not in failed:
-                        directory.mark_clean_stop(self._broker_epoch)
+                        mark_clean_stop(self._world.storage, directory.path, self._broker_epoch)
                 except (KafkaError, OSError) as error:
                     logger.error(
                         "%s: clean shutdown failed, so its logs are recovered at the next start: %s",
@@ -375,4 +377,4 @@ class LogManager:
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the high watermarks of hosted partitions, each to its directory. Raises `KafkaStorageError`."""
         for directory in self._directories.all():
-            self._directories.write(directory, partial(directory.checkpoint_high_watermarks, high_watermarks))
+            self._directories.write(directory, partial(checkpoint_high_watermarks, directory, high_watermarks))

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
-from triokafka.broker_stub.log.flush_scheduler import FlushScheduler
+from triokafka.broker_stub.log.flush_threads import FlushThreads
+from triokafka.broker_stub.log.high_watermark_checkpoint import lower_high_watermark
 from triokafka.broker_stub.log.log_directories import LogDirectories
 from triokafka.broker_stub.log.log_directory import LogDirectory
 from triokafka.broker_stub.log.log_discovery import FoundLog
@@ -23,7 +24,7 @@ class LogOpener:
         self,
         world: World,
         directories: LogDirectories,
-        scheduler: FlushScheduler,
+        scheduler: FlushThreads,
         cleaning: CleaningProgress,
         *,
         producer_expiration_ms: int,
@@ -75,7 +76,7 @@ class LogOpener:
         """Limit the checkpoints of a log to ``offset``, before its truncation to that offset."""
         directories = self._directories
         directories.write(directory, directory.checkpoint)
-        directories.write(directory, partial(directory.lower_high_watermark, topic_partition, offset))
+        directories.write(directory, partial(lower_high_watermark, directory, topic_partition, offset))
         log = directories.log(topic_partition)
         if log is not None:
             self._cleaning.log_truncated(topic_partition, directory.path, log.recovery_point)

@@ -1,4 +1,4 @@
-"""One segment of a log: writing, rolling, truncation, recovery, renaming and removal.
+"""One segment of a log: writing, truncation, recovery, renaming and removal.
 
 A segment handles positions and sizes. The log assigns offsets and validates batches. Batches are stored unchanged.
 """
@@ -49,7 +49,7 @@ class LogSegment:
         self.created_ms = now_ms
         self.unsynced = False  # written since the last `sync`
         self.config = config
-        self._roll_after_ms = self._age_limit(config, directory)
+        self.roll_after_ms = self._age_limit(config, directory)
         self.file = SegmentFile(files, directory, base_offset, new=new, suffix=suffix)
         self.indexes = SegmentIndexes(
             self.file, interval_bytes=config.index_interval_bytes, max_bytes=config.segment_index_bytes, new=new
@@ -68,7 +68,7 @@ class LogSegment:
     def use_config(self, config: LogConfig) -> None:
         """Follow a changed configuration of the topic. The sizes of the index files stay."""
         self.config = config
-        self._roll_after_ms = self._age_limit(config, self.file.directory)
+        self.roll_after_ms = self._age_limit(config, self.file.directory)
         self.indexes.interval_bytes = config.index_interval_bytes
 
     def _age_limit(self, config: LogConfig, directory: str) -> int:
@@ -151,19 +151,6 @@ class LogSegment:
         if self._torn:
             self.file.handle.truncate(self.size)
             self._torn = False
-
-    def should_roll(self, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Whether the incoming batches need a new segment."""
-        size = self.file.size
-        if size > self.config.segment_bytes - incoming_bytes:
-            return size > 0
-        if last_offset - self.base_offset > 2**31 - 1:
-            return True
-        if size == 0:
-            return False
-        first = self.indexes.first_timestamp
-        waited = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return waited > self._roll_after_ms or self.indexes.is_full
 
     def seal(self) -> None:
         """Seal the segment: write the indexes, with the largest timestamp as the last entry."""

@@ -95,12 +95,7 @@ class LogSegments:
         self.end_offset = offset
         self.changes.notify()
 
-    def roll(self, base_offset: int, now_ms: int) -> None:
-        """Start a new segment at ``base_offset``."""
-        self.active.seal()
-        self._add(base_offset, now_ms)
-
-    def _add(self, base_offset: int, now_ms: int) -> None:
+    def add(self, base_offset: int, now_ms: int) -> None:
         segment = LogSegment(self._files, self._directory, base_offset, self._config, new=True, now_ms=now_ms)
         self._segments.append(segment)
         self._bases.append(base_offset)
@@ -217,7 +212,7 @@ class LogSegments:
             self._remove_strays()
             sync_names = partial(self._files.storage.sync_dir, self._directory)
             sync_names()  # otherwise a crash may leave old records before the new start
-            self._add(offset, now_ms)
+            self.add(offset, now_ms)
             self.active.sync()
             sync_names()  # otherwise a crash may leave no segment at all, which looks like damage
             self._remove_files(removed)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import trio
 
+from triokafka.broker_stub.log.clean_shutdown import forget_clean_stop
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import LogDirectories, cause_of
@@ -180,7 +181,7 @@ class LogStartup:
                 # Otherwise the checkpoint would cover records that are appended there next, or miss those behind a gap.
                 if directory in changed:
                     directory.checkpoint_recovery_points()
-                directory.forget_clean_stop()
+                forget_clean_stop(self._world.storage, directory.path)
             except KafkaStorageError as error:
                 directories.fail(directory, cause_of(error))
             except OSError as error:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.disk_guard import DiskGuard
-from triokafka.broker_stub.log.durability import Durability
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producer_state import ProducerStates
+from triokafka.broker_stub.log.recovery_point import Durability
 from triokafka.structs import TopicPartition
 from triokafka.world import Storage
 
@@ -78,13 +78,6 @@ class LogState:
             self.settled_offset = end
         else:
             self.settled_offset = min(max(self.settled_offset, self.durability.recovery_point), end)
-
-    def roll(self, base_offset: int, now_ms: int) -> None:
-        """Start a new segment unless the active one starts at ``base_offset``. Raises `OSError`."""
-        if base_offset != self.segments.active.base_offset:
-            self.take_snapshot()
-            self.segments.roll(base_offset, now_ms)
-            self.durability.names_unsynced = True
 
     def take_snapshot(self) -> None:
         """Write the producer state before the log end to disk. Raises `OSError`."""

@@ -14,8 +14,8 @@ from typing import Final
 
 from triokafka.broker_stub.log.appender import LogAppender
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.durability import FlushJob
 from triokafka.broker_stub.log.index import CorruptIndexError
+from triokafka.broker_stub.log.last_stable_offset import last_stable_offset
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
 from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_loader import open_log
@@ -25,6 +25,7 @@ from triokafka.broker_stub.log.open_files import OpenFiles
 from triokafka.broker_stub.log.producer_state import ProducerStates
 from triokafka.broker_stub.log.reader import LogReader
 from triokafka.broker_stub.log.recovery import KnownOffsets
+from triokafka.broker_stub.log.recovery_point import FlushJob
 from triokafka.broker_stub.log.retention import LogRetention
 from triokafka.broker_stub.log.segment_replacement import SegmentReplacement
 from triokafka.broker_stub.log.truncation import LogTruncation
@@ -151,7 +152,7 @@ class PartitionLog:
         self.bytes_between = reader.bytes_between
         self.offset_for_timestamp = reader.offset_for_timestamp
         self.offset_of_max_timestamp = reader.offset_of_max_timestamp
-        self.last_stable_offset = reader.last_stable_offset
+        self.last_stable_offset = partial(last_stable_offset, state)
         self.aborted_transactions = reader.aborted_transactions
         truncation = LogTruncation(state, before_cut)
         self.truncate_to = truncation.truncate_to

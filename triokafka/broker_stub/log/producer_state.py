@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from triokafka.broker_stub.log.refused_batches import RefusedBatches
-from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, Verification, VerificationGuard
+from triokafka.broker_stub.log.verification_guard import UNVERIFIED_ALLOWED, Verification, VerificationGuard
 from triokafka.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,

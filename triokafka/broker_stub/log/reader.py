@@ -134,18 +134,6 @@ class LogReader:
         with self._guard.during("look-up by time"):
             return timestamp_lookup.first_with_largest(tuple(self._segments), self._state.log_start_offset, end)
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the last stable offset: the high watermark, or the first offset of a transaction that is open or whose
-        marker is not committed, if that is lower.
-        """
-        producers = self._state.producers
-        if producers.all_decided:
-            return high_watermark
-        producers.committed(high_watermark)
-        first = producers.first_unstable_offset
-        # Deleted records of a transaction are before the log start offset, where reads fail.
-        return high_watermark if first is None else min(max(first, self._state.log_start_offset), high_watermark)
-
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions with records in [start, end); ``end`` is at most the last stable offset.
 

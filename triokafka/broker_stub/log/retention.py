@@ -7,6 +7,7 @@ from collections.abc import Callable
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.log_state import LogState
+from triokafka.broker_stub.log.segment_roll import roll
 from triokafka.errors import OffsetOutOfRangeError
 
 
@@ -87,7 +88,7 @@ class LogRetention:
             if not count:
                 return 0
             if count == len(segments):
-                state.roll(segments.end_offset, now_ms)
+                roll(state, segments.end_offset, now_ms)
             if durability.names_unsynced:
                 # Otherwise a power cut could take the remaining segment, and with it the log end offset.
                 durability.sync_names()

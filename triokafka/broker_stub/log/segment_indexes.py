@@ -154,15 +154,15 @@ class SegmentIndexes:
 
     # -- damage
 
-    def checked(self, action: Callable[[], T]) -> T:
-        """Run ``action``; if an index is damaged, rebuild both and run it again."""
+    def checked(self, action: Callable[..., T], *arguments: object) -> T:
+        """Call ``action``; if an index is damaged, rebuild both and call it again."""
         try:
-            result = action()
-            self.offsets.check_bounds(max(self._file.size, 1))
+            result = action(*arguments)
+            self.offsets.check_bounds(self._file.size or 1)
             return result
         except CorruptIndexError:
             self.rebuild()
-            return action()
+            return action(*arguments)
 
     def clear(self) -> None:
         """Empty all indexes; `read_through` and `write_rebuilt` fill them again."""

@@ -58,7 +58,7 @@ class SegmentReader:
 
     def _find(self, offset: int, file: ReadableFile) -> tuple[BatchPosition, BatchPosition | None] | None:
         """Find that batch and the one after it, if its header is complete and valid."""
-        indexed, position = self._indexes.checked(lambda: self._indexes.offsets.lookup(offset))
+        indexed, position = self._indexes.checked(self._indexes.offsets.lookup, offset)
         log = self._file
         walk = scan_batches(file, position, log.size, after=log.base_offset - 1)
         try:
@@ -149,7 +149,7 @@ class SegmentReader:
             file = PageCacheFile(handle)
             if not self._indexes.offsets.is_loaded:
                 require_in_page_cache(self._file.storage, self._indexes.offsets.path)
-        hinted = hint is not None
+        first_batch: BatchPosition | None = None
         following: BatchPosition | None = None
         if hint is None:
             found = self._find(offset, file)
@@ -167,8 +167,11 @@ class SegmentReader:
         size = min(max_bytes, available)
         head: Buffer | None = None
         if size < available or size < LOG_OVERHEAD:
-            head = file.read_at(hint, LOG_OVERHEAD)
-            first = LOG_OVERHEAD + _OVERHEAD.unpack(head)[1]
+            if first_batch is not None:
+                first = first_batch.size
+            else:
+                head = file.read_at(hint, LOG_OVERHEAD)
+                first = LOG_OVERHEAD + _OVERHEAD.unpack(head)[1]
             if first > available:
                 self._file.batch_is_torn(hint)
                 return None
@@ -193,13 +196,18 @@ class SegmentReader:
             data = file.read_at(hint, size)
             if len(data) < size:
                 raise OSError(errno.EIO, f"{self._file.log_path} ends at byte {hint + len(data)}, not {end}")
-        if head is None:
-            head = file.read_at(hint, LOG_OVERHEAD) if isinstance(data, FileSlice) else data[:LOG_OVERHEAD]
-        base_offset, length = _OVERHEAD.unpack(head) if len(head) == LOG_OVERHEAD else (offset, size)
-        if LOG_OVERHEAD + length > size:
-            self._file.batch_is_torn(hint)
-            return None
-        if (hinted and base_offset < offset) or (ends_at is not None and base_offset >= ends_at):
+        misplaced = False
+        if first_batch is not None:
+            base_offset = first_batch.base_offset
+        else:
+            if head is None:
+                head = file.read_at(hint, LOG_OVERHEAD) if isinstance(data, FileSlice) else data[:LOG_OVERHEAD]
+            base_offset, length = _OVERHEAD.unpack(head) if len(head) == LOG_OVERHEAD else (offset, size)
+            if LOG_OVERHEAD + length > size:
+                self._file.batch_is_torn(hint)
+                return None
+            misplaced = base_offset < offset
+        if misplaced or (ends_at is not None and base_offset >= ends_at):
             raise CorruptRecordError(
                 f"{self._file.log_path}: the batch at byte {hint} has offset {base_offset}, expected {offset}"
             )
@@ -207,7 +215,7 @@ class SegmentReader:
 
     def _end_of_whole_batches(self, start: int, end: int, file: ReadableFile) -> tuple[int, int | None]:
         """Return the end position of the last complete batch between two positions, and the next offset."""
-        _, indexed = self._indexes.checked(lambda: self._indexes.offsets.lookup_position(end - 1))
+        _, indexed = self._indexes.checked(self._indexes.offsets.lookup_position, end - 1)
         position, next_offset = max(start, indexed), None
         try:
             for place in scan_batches(file, position, self._file.size):
@@ -239,5 +247,5 @@ class SegmentReader:
         """Return a position before which no batch at or above ``from_offset`` has a record at or after
         ``timestamp``.
         """
-        _, offset = self._indexes.checked(lambda: self._indexes.times.lookup(timestamp))
-        return self._indexes.checked(lambda: self._indexes.offsets.lookup(max(offset, from_offset)))[1]
+        _, offset = self._indexes.checked(self._indexes.times.lookup, timestamp)
+        return self._indexes.checked(self._indexes.offsets.lookup, max(offset, from_offset))[1]

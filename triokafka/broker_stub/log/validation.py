@@ -33,10 +33,7 @@ from triokafka.records.kernel import SurveyedRecords, survey_compressed, survey_
 from triokafka.records.stream import decompressed_chunks
 from triokafka.structs import Buffer, TopicPartition
 
-_LOG_APPEND_TIME: Final = 1
 _LAST_CODEC: Final = 4
-_CRC_FIELDS: Final = BatchInfo._fields.index("magic")  # the header fields from here on come from the producer
-_ASSIGNED: Final = struct.Struct(">qii")  # base offset, length, leader epoch: not covered by the checksum
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _ATTRIBUTES: Final = struct.Struct(">h")
@@ -128,36 +125,6 @@ def prepare(
             f"{topic_partition}: {len(buffer)} bytes do not fit into a segment of segment.bytes={config.segment_bytes}"
         )
     return Prepared(buffer, batches)
-
-
-def assign_offsets(
-    buffer: bytearray | memoryview,
-    batches: list[BatchInfo],
-    next_offset: int,
-    *,
-    leader_epoch: int,
-    append_time: int,
-) -> list[BatchInfo]:
-    """Patch offsets, epoch and, unless ``append_time`` is -1, timestamps into the headers; return the headers."""
-    assigned = []
-    for batch in batches:
-        if append_time >= 0 and not batch.is_control:
-            patch_batch(
-                buffer,
-                batch.position,
-                base_offset=next_offset,
-                leader_epoch=leader_epoch,
-                max_timestamp=append_time,
-                timestamp_type=_LOG_APPEND_TIME,
-            )
-            batch = batch._replace(max_timestamp=append_time)
-        else:
-            _ASSIGNED.pack_into(buffer, batch.position, next_offset, batch.length, leader_epoch)
-        assigned.append(
-            BatchInfo._make((batch.position, next_offset, batch.length, leader_epoch, *batch[_CRC_FIELDS:]))
-        )
-        next_offset += batch.last_offset_delta + 1
-    return assigned
 
 
 def _only_batch(view: memoryview, topic_partition: TopicPartition) -> BatchInfo:

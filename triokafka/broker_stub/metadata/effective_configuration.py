@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from triokafka.broker_stub.config import DEFINITIONS, BrokerConfig
-from triokafka.broker_stub.config.broker import is_listener_limit
+from triokafka.broker_stub.config.broker_config import is_listener_limit
 from triokafka.broker_stub.config.security_names import is_dynamic_store
 from triokafka.broker_stub.log import config as log_config
 from triokafka.broker_stub.log.config import LogConfig

@@ -14,10 +14,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Final
 from uuid import UUID
 
-from triokafka.broker_stub.metadata.complete_transactions import CompleteTransactions
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
 from triokafka.broker_stub.metadata.image_difference import difference_steps
+from triokafka.broker_stub.metadata.metadata_transactions import CompleteTransactions
 from triokafka.broker_stub.metadata.publisher import MetadataPublisher
 from triokafka.broker_stub.metadata.records import LogBatch
 from triokafka.broker_stub.metadata.snapshots import SnapshotId

@@ -58,7 +58,7 @@ def controller_samples(controller: Controller, metadata: NodeMetadata, lag: Appl
         yield Sample(f"{prefix}BrokerRegistrationState", {"broker": str(broker_id)}, state)
     if active:
         now = controller.world.now()
-        for broker_id, at in sorted(controller.state.cluster.sessions.last_contacts().items()):
+        for broker_id, at in sorted(controller.state.brokers.sessions.last_contacts().items()):
             yield Sample(f"{prefix}TimeSinceLastHeartbeatReceivedMs", {"broker": str(broker_id)}, (now - at) * 1000)
     stats = "kafka.controller:type=ControllerStats,name="
     elections = controller.elections

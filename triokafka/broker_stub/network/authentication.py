@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+import trio
+
 from triokafka.broker_stub.authorizer import ANONYMOUS
 from triokafka.errors import KafkaError
 from triokafka.named_tuple import NamedTuple
@@ -72,3 +74,10 @@ class NoAuthentication(Authentication):
 
     async def authenticate(self, stream: Stream, listener: str) -> Authenticated:
         return Authenticated(stream, ANONYMOUS)
+
+
+async def delay_refusal(authentication: Authentication, stream: Stream, delay_ms: int) -> None:
+    """Slow down peers that guess passwords (KIP-306), and let other peers go first."""
+    authentication.failed(stream)
+    await trio.sleep(delay_ms / 1000)
+    await authentication.take_turn(stream)

@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 from triokafka.broker_stub.config.listeners import ListenerSpec
 from triokafka.broker_stub.config.security_names import ListenerOptions
 from triokafka.broker_stub.network.authentication import Authenticated, Authentication, AuthenticationFailedError

@@ -7,7 +7,7 @@ from typing import Final
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.metadata.image import QuotaEntity
-from triokafka.broker_stub.network.limits import ConnectionConfig
+from triokafka.broker_stub.network.connection_limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import SocketConfig
 from triokafka.quota_precedence import IP
 from triokafka.structs import usual_address

@@ -19,12 +19,18 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from triokafka.broker_stub.authorizer import ANONYMOUS
-from triokafka.broker_stub.network.authentication import Authentication, AuthenticationFailedError, NoAuthentication
+from triokafka.broker_stub.network.authentication import (
+    Authentication,
+    AuthenticationFailedError,
+    NoAuthentication,
+    delay_refusal,
+)
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers, FrameReader
 from triokafka.broker_stub.network.limited_log import LimitedLog
-from triokafka.broker_stub.network.pending_responses import LARGE_BYTES, PendingResponses, bytes_in_memory
-from triokafka.broker_stub.request.dispatcher import Answer, Dispatcher
+from triokafka.broker_stub.network.response_memory import LARGE_BYTES, ResponseMemory, bytes_in_memory
+from triokafka.broker_stub.request.answer import Answer
+from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.handler_slots import HandlerSlots, Slot
 from triokafka.broker_stub.request.registry import CloseConnectionError
 from triokafka.broker_stub.request.request_memory import MEDIUM_BYTES, STEP_BYTES, Claim, RequestMemory
@@ -54,7 +60,7 @@ class Shared(NamedTuple):
     dispatcher: Dispatcher
     slots: HandlerSlots
     memory: RequestMemory
-    unsent: PendingResponses
+    unsent: ResponseMemory
     buffers: FrameBuffers
     turns: FairScheduler
     world: World
@@ -214,33 +220,27 @@ class ConnectionProcessor:
         try:
             known = await shared.authentication.authenticate(self._stream, self.listener)
         except AuthenticationFailedError:
-            await self._delay_refusal()
+            await delay_refusal(shared.authentication, self._stream, shared.failed_authentication_delay_ms)
             raise
         self._stream, self.principal, self._session = known
         if self.closing:
             self._stream.close()
 
-    async def _delay_refusal(self) -> None:
-        """Slow down peers that guess passwords (KIP-306), and let other peers go first."""
-        shared = self._shared
-        shared.authentication.failed(self._stream)
-        await trio.sleep(shared.failed_authentication_delay_ms / 1000)
-        await shared.authentication.take_turn(self._stream)
-
     async def _take_sasl(self, step: SaslStep, session: SaslSession, reader: FrameReader) -> None:
         """Answer a request of the SASL exchange, and admit or refuse the peer."""
+        shared = self._shared
         if step.evaluate is not None:
-            step = session.evaluated(await self._shared.world.run_in_thread(step.evaluate))
+            step = session.evaluated(await shared.world.run_in_thread(step.evaluate))
         if step.refusal is not None:
             if step.delayed:
-                await self._delay_refusal()
+                await delay_refusal(shared.authentication, self._stream, shared.failed_authentication_delay_ms)
             if step.parts:
                 await self._stream.send_parts(step.parts)
             raise AuthenticationFailedError(step.refusal)
         if session.is_complete:
             self.principal = session.principal or ANONYMOUS
             self.token_authenticated = session.token_authenticated
-            reader.limit(self._shared.max_frame_bytes)
+            reader.limit(shared.max_frame_bytes)
         await self._stream.send_parts(step.parts)
         if session.is_complete:
             self.idle_since = self._now()

@@ -11,19 +11,19 @@ from typing import Final
 import trio
 
 from triokafka.broker_stub.network.authentication import Authentication, NoAuthentication
-from triokafka.broker_stub.network.fair_scheduler import FairScheduler
-from triokafka.broker_stub.network.framing import FrameBuffers
-from triokafka.broker_stub.network.idle_connections import IdleConnections
-from triokafka.broker_stub.network.limited_log import LimitedLog
-from triokafka.broker_stub.network.limits import (
+from triokafka.broker_stub.network.connection_limits import (
     ConnectingTooFastError,
     ConnectionConfig,
     ConnectionLimits,
     TooManyConnectionsError,
 )
-from triokafka.broker_stub.network.pending_responses import PendingResponses
+from triokafka.broker_stub.network.fair_scheduler import FairScheduler
+from triokafka.broker_stub.network.framing import FrameBuffers
+from triokafka.broker_stub.network.idle_connections import IdleConnections
+from triokafka.broker_stub.network.limited_log import LimitedLog
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
 from triokafka.broker_stub.network.processor import logger as processor_logger
+from triokafka.broker_stub.network.response_memory import ResponseMemory
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.handler_slots import HandlerSlots
 from triokafka.broker_stub.request.request_memory import NO_LIMIT, RequestMemory
@@ -94,7 +94,7 @@ class SocketServer:
             now=world.loop_clock(),
             on_freed=self._memory_was_freed,
         )
-        self.unsent = PendingResponses(config.queued_max_response_bytes)
+        self.unsent = ResponseMemory(config.queued_max_response_bytes)
         self._freed = trio.Event()
         self._listeners: dict[str, Listener] = {}
         self._connections: dict[ConnectionProcessor, None] = {}

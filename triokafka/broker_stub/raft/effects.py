@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from triokafka.broker_stub.raft.quorum_state import ElectionState
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.raft_listener import RaftListener
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.message import Request

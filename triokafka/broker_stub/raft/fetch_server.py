@@ -13,8 +13,8 @@ from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.effects import PendingResponse
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.log_comparison import LogComparison, compare
-from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, Quorum
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.state_transitions import COMPLAINT_PAUSE, Quorum
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchResponse
 from triokafka.structs import Buffer

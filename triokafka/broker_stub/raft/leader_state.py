@@ -76,10 +76,6 @@ class Leader:
         self._progress = {key.node_id: ReplicaProgress(key) for key in voters.keys}
         self._observers: dict[ReplicaKey, ReplicaProgress] = {}
 
-    def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Never: the epoch has a leader, this node."""
-        return False
-
     # Voters
 
     def voters_changed(self, voters: VoterSet) -> None:
@@ -142,6 +138,10 @@ class Leader:
         if len(self._progress) == 1 and self.leader_id in self._progress:
             return math.inf
         return self._check_quorum_at
+
+    def must_resign(self, now: float) -> bool:
+        """Whether this leader gives up: by request, or because no majority has fetched for too long."""
+        return self.resign_requested or now >= self.check_quorum_at
 
     def begin_check_quorum(self, now: float) -> None:
         """Give the first other voter the whole time to fetch: so far there was none to wait for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, RaftLog, SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import OffsetAndEpoch, RaftLog, SnapshotId
 from triokafka.named_tuple import NamedTuple
 
 

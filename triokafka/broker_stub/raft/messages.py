@@ -11,9 +11,9 @@ from uuid import UUID
 
 from triokafka import topic_names
 from triokafka.broker_stub.raft.log_comparison import LogComparison
-from triokafka.broker_stub.raft.quorum import Quorum
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.broker_stub.raft.states import Candidate, Endpoints, Prospective, Resigned
 from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 from triokafka.protocol.api import (

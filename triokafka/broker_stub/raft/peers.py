@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from triokafka.broker_stub.raft.effects import RaftEffects, Send
 from triokafka.broker_stub.raft.election_timeout import Randomness
+from triokafka.protocol.message import Request
 from triokafka.structs import Node
 
 
@@ -24,11 +27,13 @@ class Peers:
     A response is unexpected if its request timed out, or if an epoch began after the request.
 
     Args:
+        effects: takes the requests to send.
         retry_backoff: the pause after a failed request.
         request_timeout: the time after which a request is given up.
     """
 
-    def __init__(self, *, retry_backoff: float, request_timeout: float, rng: Randomness) -> None:
+    def __init__(self, effects: RaftEffects, *, retry_backoff: float, request_timeout: float, rng: Randomness) -> None:
+        self._effects = effects
         self._retry_backoff = retry_backoff
         self._request_timeout = request_timeout
         self._random = rng
@@ -59,11 +64,17 @@ class Peers:
             default=-math.inf,
         )
 
-    def sent(self, node_id: int, now: float) -> int:
-        """Record that a request is sent, and return its id."""
+    def send(self, node: Node, request: Request[Any], now: float) -> float:
+        """Send a request if the peer may be sent one; return when it may be sent the next one."""
+        if self.ready_at(node.node_id, now) <= now:
+            self.send_now(node, request, now)
+        return self.ready_at(node.node_id, now)
+
+    def send_now(self, node: Node, request: Request[Any], now: float) -> None:
+        """Send a request whether the peer may be sent one or not; a response to one before is unexpected then."""
         self._last_id += 1
-        self._peers[node_id] = _Peer(self._last_id, now)
-        return self._last_id
+        self._peers[node.node_id] = _Peer(self._last_id, now)
+        self._effects.send(Send(node, request, self._last_id))
 
     def is_expected(self, node_id: int, request_id: int) -> bool:
         """Whether the node still waits for the response to this request."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.leader_state import Leader, ReplicaProgress
-from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.replica_key import NO_DIRECTORY
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.protocol.api.describe_quorum import (
     DescribedPartition,
     DescribedTopic,

@@ -9,11 +9,11 @@ from typing import Final
 
 import trio
 
+from triokafka.broker_stub.raft.election_state import ElectionState, QuorumStateStore
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE
-from triokafka.broker_stub.raft.quorum_state import ElectionState, QuorumStateStore
 from triokafka.broker_stub.raft.raft_core import RaftCore
-from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog, SnapshotWriter
+from triokafka.broker_stub.raft.state_transitions import COMPLAINT_PAUSE
 from triokafka.errors import KafkaError, KafkaStorageError
 from triokafka.world import World
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.log_comparison import truncation_offset
-from triokafka.broker_stub.raft.quorum import Quorum
-from triokafka.broker_stub.raft.raft_log import OffsetAndEpoch, SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import OffsetAndEpoch, SnapshotId, SnapshotWriter
 from triokafka.broker_stub.raft.responses import Responses
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.broker_stub.raft.states import Follower
 from triokafka.protocol.api.fetch import FetchRequest, FetchResponse, PartitionData
 from triokafka.protocol.api.fetch_snapshot import AnsweredPartition as PartitionSnapshot
@@ -50,6 +51,25 @@ class QuorumFetcher:
         if quorum.config.can_vote and quorum.log.flushed_offset < quorum.log.end_offset:
             return None
         return messages.fetch_request(quorum)
+
+    def fetch_from(self, node: Node, now: float) -> float:
+        """Send the next request to the leader if it is ready; return when it will be."""
+        peers = self._quorum.peers
+        if peers.ready_at(node.node_id, now) > now:
+            return peers.ready_at(node.node_id, now)
+        request = self.request()
+        return math.inf if request is None else peers.send(node, request, now)
+
+    def fetch_from_bootstrap(self, now: float, *, excluding: int) -> float:
+        """Ask a node that may know the leader; return when the next one can be asked."""
+        peers = self._quorum.peers
+        if peers.waits_until(now) > now:
+            return peers.waits_until(now)
+        nodes = self._quorum.possible_leaders(excluding=excluding)
+        node = peers.any_ready(nodes, now)
+        if node is None:
+            return peers.first_ready_at(nodes, now)
+        return peers.send(node, messages.fetch_request(self._quorum), now)
 
     # Responses
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
-from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog, SnapshotId
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import KafkaStorageError
 from triokafka.protocol.stored.control_records import (

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from triokafka.broker_stub.raft.quorum_state import ElectionState
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.checksum import crc32c
 from triokafka.errors import ConfigurationError

@@ -15,16 +15,16 @@ import trio
 
 from triokafka.broker_stub.metadata.records import LogBatch, decode_batches, encode_records
 from triokafka.broker_stub.raft.effects import PendingResponse, Send
+from triokafka.broker_stub.raft.election_state import QuorumStateStore
 from triokafka.broker_stub.raft.leader_and_epoch import LeaderAndEpoch
 from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.peer_channels import PeerChannel, PeerChannels
 from triokafka.broker_stub.raft.quorum_disk import QuorumDisk
 from triokafka.broker_stub.raft.quorum_metrics import QuorumMetrics
-from triokafka.broker_stub.raft.quorum_state import QuorumStateStore
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
 from triokafka.broker_stub.raft.raft_listener import RaftListener
-from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotId, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog, SnapshotId, SnapshotWriter
 from triokafka.broker_stub.raft.snapshot_header import encode_header
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import BrokerNotAvailableError, KafkaError, KafkaStorageError

@@ -15,17 +15,17 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from triokafka.broker_stub.raft.due_work import DueWork
 from triokafka.broker_stub.raft.effects import Output, PendingResponse, Send
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.election_timeout import Randomness
+from triokafka.broker_stub.raft.leader_change_records import epoch_controls
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import COMPLAINT_PAUSE, Quorum
-from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
-from triokafka.broker_stub.raft.raft_log import RaftLog, SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import RaftLog, SnapshotWriter
 from triokafka.broker_stub.raft.raft_parts import RaftParts
-from triokafka.broker_stub.raft.start_of_epoch import epoch_controls
+from triokafka.broker_stub.raft.state_transitions import COMPLAINT_PAUSE, Quorum
 from triokafka.broker_stub.raft.states import Follower, Resigned
+from triokafka.broker_stub.raft.timeouts import Timeouts
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import KafkaError, KafkaStorageError, NotControllerError, UnsupportedVersionError
 from triokafka.protocol.stored.control_records import ControlRecordType, KRaftVersionRecord, encode_control_key
@@ -86,7 +86,7 @@ class RaftCore:
             on_leave_leadership=self._left_leadership,
         )
         self._parts = RaftParts(self.quorum, self._append_voters, self._append_version, self._give_up_from)
-        self._due_work = DueWork(self.quorum, self._parts)
+        self._timeouts = Timeouts(self.quorum, self._parts)
         self.halted = False
         """Whether the node takes no part in the quorum until its next start."""
         self.disk_refuses = False
@@ -136,7 +136,7 @@ class RaftCore:
             return math.inf
         while True:
             state = quorum.state
-            due_at = self._due_work.poll(now)
+            due_at = self._timeouts.poll(now)
             if quorum.state is state:
                 break
         if fetch_server is not None:
@@ -361,7 +361,7 @@ class RaftCore:
         If that fails, too, the node does nothing further until its next start.
         """
         logger.error("Node %d: cannot write the metadata log, and resigns if it leads: %s", self.config.node_id, error)
-        self._due_work.lead_again_at = now + (_PAUSE_AFTER_FAILURE if self.refusal is None else _PAUSE_AFTER_FULL_DISK)
+        self._timeouts.lead_again_at = now + (_PAUSE_AFTER_FAILURE if self.refusal is None else _PAUSE_AFTER_FULL_DISK)
         self._give_up_from(self.log.flushed_offset, error, now)
 
     def _give_up_from(self, offset: int, error: KafkaStorageError, now: float) -> None:

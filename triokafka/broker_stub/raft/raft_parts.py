@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.broker_stub.raft.voter_set import VoterSet
 from triokafka.errors import KafkaStorageError
 

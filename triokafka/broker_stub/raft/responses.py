@@ -8,7 +8,7 @@ from typing import Final
 
 from triokafka import errors
 from triokafka.broker_stub.raft.messages import NodeAddress, endpoints_of_nodes, known_id
-from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.structs import Node
 
 logger = logging.getLogger(__name__)

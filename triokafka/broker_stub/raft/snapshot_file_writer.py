@@ -12,7 +12,7 @@ from triokafka.world import File, Storage
 
 
 class SnapshotFileWriter:
-    """Writes a snapshot into a file that gets its final name in `finish`. See `raft_log.SnapshotWriter`.
+    """Writes a snapshot into a file that gets its final name in `finish`. See `SnapshotWriter`.
 
     Args:
         finished: called by `finish`, in its thread, once the snapshot is durable.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from triokafka.broker_stub.raft.quorum_history import QuorumHistory
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.protocol.stored.control_records import (
     ControlRecordType,
     KRaftVersionRecord,

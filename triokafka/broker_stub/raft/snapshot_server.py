@@ -8,9 +8,9 @@ from triokafka import errors
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.fetch_server import leader_error
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import Quorum
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.errors import CorruptRecordError, KafkaStorageError
 from triokafka.protocol.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 

@@ -11,45 +11,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.raft_log import SnapshotWriter
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotWriter
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
-from triokafka.broker_stub.raft.voter_set import VoterEndpoint, VoterSet
+from triokafka.broker_stub.raft.vote_count import VoteCount
+from triokafka.broker_stub.raft.voter_set import VoterEndpoint
 
 Endpoints: TypeAlias = tuple[VoterEndpoint, ...]
-
-
-class VoteCount:
-    """The votes for one nominee in one epoch."""
-
-    def __init__(self, voters: VoterSet, own: ReplicaKey) -> None:
-        self.voters = voters
-        self._votes: dict[int, bool] = {own.node_id: True} if voters.is_voter(own) else {}
-
-    def record(self, node_id: int, *, granted: bool) -> None:
-        """Count the answer of one voter; nodes that do not vote are ignored."""
-        if node_id in self.voters:
-            self._votes[node_id] = granted
-
-    @property
-    def granting(self) -> list[int]:
-        """The voters that have granted their vote."""
-        return [node_id for node_id, granted in self._votes.items() if granted]
-
-    @property
-    def is_won(self) -> bool:
-        """Whether a majority has granted its vote."""
-        return len(self.granting) >= self.voters.majority
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether too many voters have refused for a majority."""
-        refused = sum(not granted for granted in self._votes.values())
-        return len(self.voters) - refused < self.voters.majority
-
-    @property
-    def unrecorded(self) -> list[ReplicaKey]:
-        """The voters that have not answered."""
-        return [key for key in self.voters.keys if key.node_id not in self._votes]
 
 
 @dataclass(slots=True)
@@ -64,10 +31,6 @@ class Unattached:
     voted: ReplicaKey | None
     election_at: float
 
-    def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whether this node votes for the candidate."""
-        return _grants_without_leader(self.voted, self.leader_id, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
-
 
 @dataclass(slots=True)
 class Prospective:
@@ -80,10 +43,6 @@ class Prospective:
     election: VoteCount
     election_ends_at: float
 
-    def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whether this node votes for the candidate."""
-        return _grants_without_leader(self.voted, self.leader_id, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
-
 
 @dataclass(slots=True)
 class Candidate:
@@ -94,10 +53,6 @@ class Candidate:
     election: VoteCount
     election_ends_at: float
     leader_id: None = None
-
-    def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whether this node votes for the candidate: only a pre-vote, since its vote is given."""
-        return pre_vote and up_to_date
 
 
 @dataclass(slots=True)
@@ -119,10 +74,6 @@ class Follower:
     finishing_snapshot: bool = False
     has_announced: bool = False
 
-    def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whether this node votes for the candidate: only a pre-vote, while the leader has not answered yet."""
-        return pre_vote and up_to_date and not self.has_fetched
-
 
 @dataclass(slots=True)
 class Resigned:
@@ -138,22 +89,5 @@ class Resigned:
     unacknowledged: set[int] = field(default_factory=set)
     preferred_successors: Sequence[ReplicaKey] = ()
 
-    def grants(self, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whether this node votes for the candidate: only a pre-vote, since the epoch has a leader."""
-        return pre_vote and up_to_date
-
 
 State: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Resigned
-
-
-def _grants_without_leader(
-    voted: ReplicaKey | None, leader_id: int | None, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool
-) -> bool:
-    if not up_to_date:
-        return False
-    if pre_vote:
-        return True
-    if voted is not None:
-        return voted.admits(candidate)
-    # With a known leader there will be no other one in this epoch.
-    return leader_id is None

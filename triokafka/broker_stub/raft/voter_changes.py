@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
-from triokafka.broker_stub.raft.effects import PendingResponse, Send
+from triokafka.broker_stub.raft.effects import PendingResponse
 from triokafka.broker_stub.raft.fetch_server import leader_error
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import Quorum
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.state_transitions import Quorum
 from triokafka.broker_stub.raft.states import Endpoints
 from triokafka.broker_stub.raft.voter_set import Voter, VoterSet, node_of
 from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -129,7 +129,7 @@ class VoterChanges:
             quorum.effects.answer(reply, AddRaftVoterResponse(error_code=error, error_message=message))
             return reply
         timeout = config.request_timeout_ms / 1000
-        quorum.effects.send(Send(node, _versions_request(), quorum.peers.sent(node.node_id, now)))
+        quorum.peers.send_now(node, _versions_request(), now)
         self._addition = _Addition(key, endpoints, reply, now + timeout, request.ack_when_committed)
         return reply
 

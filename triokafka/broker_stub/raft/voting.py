@@ -1,22 +1,26 @@
-"""Elections: Vote, BeginQuorumEpoch and EndQuorumEpoch, both sides."""
+"""Elections: Vote, BeginQuorumEpoch and EndQuorumEpoch are sent, answered, and their answers counted."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable
+from typing import Any
 
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
-from triokafka.broker_stub.raft.quorum import Quorum
+from triokafka.broker_stub.raft.leader_state import Leader
 from triokafka.broker_stub.raft.replica_key import NO_DIRECTORY, ReplicaKey
 from triokafka.broker_stub.raft.responses import Responses
-from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
+from triokafka.broker_stub.raft.state_transitions import Quorum
+from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, State, Unattached
 from triokafka.protocol.api.begin_quorum_epoch import AnsweredPartition as BegunPartition
 from triokafka.protocol.api.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from triokafka.protocol.api.end_quorum_epoch import AnsweredPartition as EndedPartition
 from triokafka.protocol.api.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from triokafka.protocol.api.vote import AnsweredPartition as VotedPartition
 from triokafka.protocol.api.vote import VoteRequest, VoteResponse
+from triokafka.protocol.message import Request
 from triokafka.structs import Node
 
 logger = logging.getLogger(__name__)
@@ -30,6 +34,18 @@ class Voting:
         self._responses = responses
 
     # Vote
+
+    def ask(self, nominee: Prospective | Candidate, now: float) -> float:
+        """Send Vote to the voters that have not answered; return when the next one can be asked."""
+        quorum = self._quorum
+        return min(
+            (
+                self._send(key, messages.vote_request(quorum, key), now)
+                for key in nominee.election.unrecorded
+                if key.node_id != quorum.config.node_id
+            ),
+            default=math.inf,
+        )
 
     def vote(self, request: VoteRequest, *, listener: str, now: float) -> VoteResponse:
         """Answer a candidate, or with ``pre_vote`` a prospective one.
@@ -56,7 +72,7 @@ class Voting:
         candidate = ReplicaKey.of(partition.replica_id, partition.replica_directory_id)
         state = quorum.state
         up_to_date = quorum.is_up_to_date(last_epoch, end_offset)
-        granted = state.grants(candidate, up_to_date=up_to_date, pre_vote=pre_vote)
+        granted = grants(state, candidate, up_to_date=up_to_date, pre_vote=pre_vote)
         if granted and not pre_vote and isinstance(state, (Unattached, Prospective)) and state.voted is None:
             quorum.vote_for(state, candidate)
         return messages.vote_response(quorum, listener, granted=granted)
@@ -86,6 +102,11 @@ class Voting:
 
     # BeginQuorumEpoch
 
+    def announce(self, leader: Leader, now: float, *, within: float) -> None:
+        """Send BeginQuorumEpoch to the voters that have not fetched ``within`` so many seconds."""
+        for key in leader.to_notify(now, within=within):
+            self._send(key, messages.begin_request(self._quorum, key), now)
+
     def begin_quorum_epoch(
         self, request: BeginQuorumEpochRequest, *, listener: str, now: float
     ) -> BeginQuorumEpochResponse:
@@ -107,6 +128,18 @@ class Voting:
         return handled is None or handled
 
     # EndQuorumEpoch
+
+    def end_epoch(self, resigned: Resigned, now: float) -> float:
+        """Send EndQuorumEpoch to the voters that have not acknowledged it; return when the next one can be sent."""
+        quorum = self._quorum
+        return min(
+            (
+                self._send(key, messages.end_request(quorum, resigned), now)
+                for key in quorum.voters.keys
+                if key.node_id in resigned.unacknowledged
+            ),
+            default=math.inf,
+        )
 
     def end_quorum_epoch(self, request: EndQuorumEpochRequest, *, listener: str, now: float) -> EndQuorumEpochResponse:
         """Learn that the leader has resigned: an election follows, the preferred successors first. Errors: as in
@@ -176,6 +209,10 @@ class Voting:
         learned = self._quorum.learn(leader_id, epoch, messages.endpoints_of_listeners(listeners), now)
         return 0 if learned else errors.InvalidRequestError.code
 
+    def _send(self, key: ReplicaKey, request: Request[Any], now: float) -> float:
+        node = self._quorum.voters.node(key.node_id, self._quorum.config.controller_listener)
+        return math.inf if node is None else self._quorum.peers.send(node, request, now)
+
     # Checks
 
     def _voter_error(self, node_id: int, epoch: int) -> int:
@@ -189,3 +226,17 @@ class Voting:
         if voter_id < 0:
             return True
         return voter_id == config.node_id and directory_id in (NO_DIRECTORY, config.directory_id)
+
+
+def grants(state: State, candidate: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
+    """Whether a node in this state votes for the candidate, whose log is ``up_to_date`` or not."""
+    if isinstance(state, Leader) or not up_to_date:
+        return False
+    if pre_vote:
+        return not (isinstance(state, Follower) and state.has_fetched)
+    if not isinstance(state, (Unattached, Prospective)):
+        return False  # the epoch has a leader, or this node has voted for itself
+    if state.voted is not None:
+        return state.voted.admits(candidate)
+    # With a known leader there will be no other one in this epoch.
+    return state.leader_id is None

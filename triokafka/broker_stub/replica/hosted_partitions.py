@@ -8,7 +8,7 @@ import trio
 
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory
-from triokafka.broker_stub.replica.isr_state import IsrProposal
+from triokafka.broker_stub.replica.in_sync_replicas import IsrProposal
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.broker_stub.replica.replica_listener import ReplicaListener
 from triokafka.structs import TopicPartition

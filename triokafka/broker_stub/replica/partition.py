@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from triokafka import errors
-from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
+from triokafka.broker_stub.log.verification_guard import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.replica.follower_state import UNKNOWN_OFFSET, FollowerState
-from triokafka.broker_stub.replica.isr_state import UNKNOWN_EPOCH, IsrProposal, IsrState
+from triokafka.broker_stub.replica.in_sync_replicas import InSyncReplicas, IsrProposal, Registrations
 from triokafka.broker_stub.replica.read_result import EpochEnd, LeaderHint, ReadOutcome
 from triokafka.structs import Buffer, TopicPartition
 
@@ -29,16 +29,6 @@ logger = logging.getLogger(__name__)
 
 NO_LEADER: Final = -1
 _NEVER: Final = float("-inf")
-
-
-class Registrations(Protocol):
-    """The brokers of the cluster, as far as this broker knows."""
-
-    def broker_epoch(self, broker_id: int) -> int | None:
-        """Return the broker epoch of a registered broker; None for an unknown one."""
-
-    def is_active(self, broker_id: int) -> bool:
-        """Whether a broker is registered, not fenced, and not shutting down."""
 
 
 class Partition:
@@ -71,12 +61,10 @@ class Partition:
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: frozenset[int] = frozenset()
-        self.isr = IsrState()
+        self.isr = InSyncReplicas(registrations, lag_seconds)
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self.is_leader = False
         self._node_id = node_id
-        self._registrations = registrations
-        self._lag_seconds = lag_seconds
         self.followers: dict[int, FollowerState] = {}
         """The leader's view of each follower, by broker id; empty on a follower."""
         self._leader_epoch_start = 0
@@ -291,11 +279,12 @@ class Partition:
                 return False
             if now is not None and now > self._time:
                 self._time = now
-            maximal, end = self.isr.maximal, self.log.log_end_offset
+            isr, end = self.isr, self.log.log_end_offset
+            maximal = isr.maximal
             for replica, follower in self.followers.items():
                 if follower.log_end_offset < lowest and (
                     replica in maximal
-                    or (follower.is_caught_up(end, self._time, self._lag_seconds) and self._may_join(replica, follower))
+                    or (follower.is_caught_up(end, self._time, isr.lag_seconds) and isr.may_join(replica, follower))
                 ):
                     lowest = follower.log_end_offset
         if lowest <= self.high_watermark:
@@ -339,8 +328,9 @@ class Partition:
                 (KIP-903).
         """
         self.require_follower(replica_id)
-        if broker_epoch >= 0 and self._registrations is not None:
-            registered = self._registrations.broker_epoch(replica_id)
+        registrations = self.isr.registrations
+        if broker_epoch >= 0 and registrations is not None:
+            registered = registrations.broker_epoch(replica_id)
             if registered is not None and broker_epoch < registered:
                 raise errors.NotLeaderForPartitionError(
                     f"{self.topic_partition}: broker {replica_id} fetched with the broker epoch {broker_epoch}, and is "
@@ -354,59 +344,28 @@ class Partition:
 
     # The in-sync set
 
-    def _may_join(self, replica_id: int, follower: FollowerState) -> bool:
-        """Whether the follower's broker may join: registered, neither fenced nor stopping, and the one that fetched."""
-        if self._registrations is None:
-            return True
-        if not self._registrations.is_active(replica_id):
-            return False
-        registered = self._registrations.broker_epoch(replica_id)
-        return follower.broker_epoch in (UNKNOWN_EPOCH, registered)
-
     def propose_expansion(self, replica_id: int) -> IsrProposal | None:
-        """Propose to add a follower that has all committed records and one of this leader's epoch; None if not.
-
-        The follower needs the start of the leader's epoch too: below it, its records may diverge from the leader's
-        although they are below the high watermark that this leader knows.
-        """
-        isr = self.isr
-        if not self.is_leader or isr.in_flight is not None or replica_id in isr.committed:
+        """Propose that a follower joins; None if it may not, or has joined. See `InSyncReplicas.propose_expansion`."""
+        if replica_id in self.isr.committed:
             return None
-        follower = self.followers.get(replica_id)
-        if (
-            follower is None
-            or follower.log_end_offset < max(self.high_watermark, self._leader_epoch_start)
-            or not self._may_join(replica_id, follower)
-        ):
-            return None
-        return self._propose(isr.committed | {replica_id})
+        # Below the start of the leader's epoch, a follower's records may diverge from the leader's although they are
+        # below the high watermark that this leader knows.
+        complete_at = max(self.high_watermark, self._leader_epoch_start)
+        return self.isr.propose_expansion(
+            replica_id,
+            self.followers,
+            complete_at,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+        )
 
     def propose_shrink(self, now: float) -> IsrProposal | None:
-        """Propose to remove the followers that were not caught up within the lag time; None if there are none."""
-        isr = self.isr
+        """Propose that lagging followers leave; None if there are none. See `InSyncReplicas.propose_shrink`."""
         self._time = max(self._time, now)
-        if not self.is_leader or isr.in_flight is not None or len(isr.committed) < 2:
-            return None
         end = self.log.log_end_offset
-        lagging = {
-            replica
-            for replica, follower in self.followers.items()
-            if replica in isr.committed and not follower.is_caught_up(end, now, self._lag_seconds)
-        }
-        return self._propose(isr.committed - lagging) if lagging else None
-
-    def _propose(self, in_sync: frozenset[int]) -> IsrProposal:
-        members = []
-        for broker_id in sorted(in_sync):
-            follower = self.followers.get(broker_id)
-            epoch = UNKNOWN_EPOCH if follower is None else follower.broker_epoch
-            if follower is None and self._registrations is not None:
-                registered = self._registrations.broker_epoch(broker_id)
-                epoch = UNKNOWN_EPOCH if registered is None else registered
-            members.append((broker_id, epoch))
-        proposal = IsrProposal(self.leader_epoch, self.partition_epoch, tuple(members))
-        self.isr.propose(proposal)
-        return proposal
+        return self.isr.propose_shrink(
+            self.followers, end, now, leader_epoch=self.leader_epoch, partition_epoch=self.partition_epoch
+        )
 
     def isr_committed(self, proposal: IsrProposal, *, partition_epoch: int, in_sync_replicas: Collection[int]) -> bool:
         """Apply the controller's answer to a proposal; return False when something newer has superseded it."""
@@ -489,36 +448,6 @@ class Partition:
         self.require_following(leader_epoch)
         self.log.truncate_fully_and_start_at(offset, now_ms=now_ms)
         self._set_high_watermark(offset)
-
-    def low_watermark(self) -> int:
-        """Return the lowest log start offset of the replicas whose brokers are up: DeleteRecords waits for it."""
-        lowest = self.log.log_start_offset
-        for replica, follower in self.followers.items():
-            if self._registrations is None or self._registrations.is_active(replica):
-                lowest = min(lowest, follower.log_start_offset)
-        return lowest
-
-    def delete_records_before(self, offset: int) -> int:
-        """Raise the log start offset to ``offset`` (-1: the high watermark) and return the resulting offset.
-
-        The records are deleted once `low_watermark` has reached it.
-
-        Raises:
-            PolicyViolationError: the topic's ``cleanup.policy`` does not include ``delete``.
-            OffsetOutOfRangeError: ``offset`` is beyond the high watermark.
-        """
-        self.require_leader()
-        if not self.log.config.deletes:
-            raise errors.PolicyViolationError(f"{self.topic_partition}: cleanup.policy does not include delete")
-        target = self.high_watermark if offset == -1 else offset
-        if not 0 <= target <= self.high_watermark:
-            raise errors.OffsetOutOfRangeError(
-                f"{self.topic_partition}: records up to {offset} cannot be deleted, the high watermark is "
-                f"{self.high_watermark}"
-            )
-        if target > self.log.log_start_offset:
-            self.log.advance_log_start_offset(target)
-        return target
 
     # Reading
 

@@ -9,7 +9,7 @@ from typing import Final
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.prevalidation import PrevalidatedBatch, needs_prevalidation
-from triokafka.broker_stub.log.verification import UNVERIFIED_ALLOWED, VerificationGuard
+from triokafka.broker_stub.log.verification_guard import UNVERIFIED_ALLOWED, VerificationGuard
 from triokafka.broker_stub.purgatory.delayed_operation import Purgatory, monotonic_ms
 from triokafka.broker_stub.replica.append_outcome import AppendOutcome
 from triokafka.broker_stub.replica.delayed_produce import committed, flushed
@@ -72,7 +72,7 @@ class ReplicaAppender:
         """Append a client's batches to every partition as its leader.
 
         Clients may not write to internal topics. ``guards`` has the guards of transactional batches by partition; see
-        `log.verification`.
+        `log.verification_guard`.
         """
         if required_acks not in (-1, 0, 1):
             code = errors.InvalidRequiredAcksError.code

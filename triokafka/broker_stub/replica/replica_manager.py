@@ -9,12 +9,16 @@ import trio
 from triokafka import errors
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.purgatory.delayed_operation import PURGE_INTERVAL, Purgatory, monotonic_ms
-from triokafka.broker_stub.replica.alter_partition import (
+from triokafka.broker_stub.replica.alter_partition_sender import (
     AlterPartitionGateway,
     AlterPartitionSender,
     PendingProposals,
 )
-from triokafka.broker_stub.replica.delayed_delete_records import DeleteOutcome, deleted_everywhere
+from triokafka.broker_stub.replica.delete_records import (
+    DeleteOutcome,
+    delete_records_before,
+    deleted_everywhere,
+)
 from triokafka.broker_stub.replica.delta_applier import DeltaApplier
 from triokafka.broker_stub.replica.fetcher.fetcher_manager import FetcherManager
 from triokafka.broker_stub.replica.full_disks import FullDisks
@@ -161,13 +165,13 @@ class ReplicaManager:
         return None if broker is None or broker.fenced else broker.rack
 
     def delete_records_before(self, topic_partition: TopicPartition, offset: int) -> int:
-        """See `Partition.delete_records_before`; completes fetches that wait on the partition.
+        """See `delete_records.delete_records_before`; completes fetches that wait on the partition.
 
         `delay_delete` then waits until the followers have deleted the records too.
         """
         if topic_partition.topic in INTERNAL_TOPICS:
             raise errors.InvalidTopicError(f"records of the internal topic {topic_partition.topic} cannot be deleted")
-        target = self.partition(topic_partition).delete_records_before(offset)
+        target = delete_records_before(self.partition(topic_partition), offset)
         self.fetch_purgatory.check_and_complete(topic_partition)
         return target
 

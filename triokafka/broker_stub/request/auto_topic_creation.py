@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from triokafka import errors, topic_names
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.metadata.image import TopicImage
 from triokafka.broker_stub.metadata.mutation_charge import MutationCharge, no_charge

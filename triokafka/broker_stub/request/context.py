@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.cache import MetadataCache
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.client_quotas import QuotaKind
 from triokafka.broker_stub.request.handler_slots import Slot
-from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.services import BrokerServices, ControllerServices, Services
 from triokafka.errors import IllegalStateError, ThrottlingQuotaExceededError
 from triokafka.protocol.api import API_NAMES

@@ -7,21 +7,22 @@ response, and records metrics. It never touches sockets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import trio
 
 from triokafka import errors
+from triokafka.broker_stub.request.answer import Answer
+from triokafka.broker_stub.request.client_quotas import QuotaKind
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
 from triokafka.broker_stub.request.error_counts import Counter, error_counter
-from triokafka.broker_stub.request.error_messages import cut_error_messages
+from triokafka.broker_stub.request.error_message_truncation import cut_error_messages
+from triokafka.broker_stub.request.fault_injection import after_handler, before_handler, damage_answer
 from triokafka.broker_stub.request.handler_call import run_handler
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.large_requests import LARGE_BYTES, LargeRequests
-from triokafka.broker_stub.request.quotas import QuotaKind
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.broker_stub.request.request_metrics import (
@@ -43,7 +44,6 @@ from triokafka.protocol.repeated_requests import RepeatedRequests
 from triokafka.protocol.templates import FilledAnswer
 from triokafka.security.acl import AclOperation
 from triokafka.structs import Buffer
-from triokafka.world import FileSlice
 
 logger = logging.getLogger(__name__)
 
@@ -57,25 +57,6 @@ _MANY_ITEMS: Final = 1_000
 _NOT_ACTIVE: Final = frozenset({errors.NotControllerError.code, errors.NotLeaderForPartitionError.code})
 """Errors of forwarded requests with which a node says that another one is the active controller, which leads the
 quorum: the second one is that of DescribeQuorum, AddRaftVoter and RemoveRaftVoter."""
-
-
-@dataclass(slots=True)
-class Answer:
-    """An encoded response: buffers to send (none for ``acks=0``), and the time to stop reading afterwards.
-
-    ``delay_ms`` and ``closes`` are for injected faults: wait before sending, close the connection afterwards.
-    ``done_at`` is the time at which the response was ready. Pass the object to `Dispatcher.answered` after sending.
-
-    With ``deferred`` the response is not ready: wait for the operation, and then call `Dispatcher.complete`.
-    """
-
-    parts: Sequence[Buffer | FileSlice] = field(default_factory=list)
-    throttle_ms: int = 0
-    delay_ms: int = 0
-    closes: bool = False
-    done_at: float = 0.0
-    context: RequestContext | None = None
-    deferred: DeferredResponse | None = None
 
 
 class _Api(NamedTuple):
@@ -382,28 +363,15 @@ class Dispatcher:
         return Answer(parts, throttle_ms, 0, False, now(), context)
 
     async def _dispatch_faulty(self, handler: Handler[Any, Any], request: Any, context: RequestContext) -> Answer:
-        """Answer a request under armed faults; see `triokafka.broker_stub.faults.faults`."""
+        """Answer a request under armed faults; see `fault_injection`."""
         fault = self._faults.for_request(handler.api_key, context.client_id)
         if fault is None:
             return self._finish(await self._answer(handler, request, context, faulty=True), context)
-        if fault.delay_ms:
-            context.yield_slot()
-            await trio.sleep(fault.delay_ms / 1000)
-        if fault.close == "before":
-            raise CloseConnectionError(
-                "a fault was injected: the connection was closed before the request was executed"
-            )
+        await before_handler(fault, context)
         response = await self._answer(handler, request, context, faulty=self._faults.armed)
-        if fault.close == "after":
-            raise CloseConnectionError("a fault was injected: the connection was closed in place of a response")
-        context.throttle_ms = max(context.throttle_ms, fault.throttle_ms)
+        after_handler(fault, context)
         answer = self._finish(response, context)
-        if fault.close == "within":
-            whole = b"".join(part.read() if isinstance(part, FileSlice) else part for part in answer.parts)
-            answer.parts, answer.closes = [whole[: len(whole) // 2]], True
-        elif fault.lose_answer:
-            answer.parts = []
-        answer.delay_ms = fault.answer_delay_ms
+        damage_answer(fault, answer)
         return answer
 
     def _is_of_node(self, context: RequestContext) -> bool:

@@ -1,4 +1,4 @@
-"""Running the handler of one request: authorization, injected faults, and the responses of errors."""
+"""Running the handler of one request: authorization, and the responses of errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from triokafka.broker_stub.authorizer import denial
-from triokafka.broker_stub.faults.faults import INJECTED
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.deferred_response import DeferredResponse
-from triokafka.broker_stub.request.faulty_items import FaultyItems
+from triokafka.broker_stub.request.fault_injection import answer_with_faulty_items
 from triokafka.broker_stub.request.handler_time import count_waits
 from triokafka.broker_stub.request.large_requests import LARGE_BYTES
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
@@ -46,7 +45,7 @@ async def run_handler(
             _authorize(handler, request, context)
         work: Awaitable[Response | FilledAnswer | DeferredResponse | None]
         if faulty and handler.api_key not in _FAULTS_BY_ITEM:
-            work = _answer_with_faulty_items(handler, request, context)
+            work = answer_with_faulty_items(handler, request, context)
         else:
             work = handler.function(request, context)
         if context.counts_waits:
@@ -66,23 +65,6 @@ async def run_handler(
     if context.size > LARGE_BYTES:  # the response may have the error a hundred thousand times
         return await context.world.run_in_thread(_error_response, handler, request, context, code, message)
     return _error_response(handler, request, context, code, message)
-
-
-async def _answer_with_faulty_items(
-    handler: Handler[Any, Any], request: Any, context: RequestContext
-) -> Response | None:
-    """Apply armed faults to the whole request or to some of its items."""
-    faults = context.faults
-    faults.check(handler.api_key)
-    group = getattr(request, "group_id", None)
-    fault = faults.for_named(handler.api_key, None, None, group) if group else None
-    if fault is not None:
-        raise fault.error(INJECTED)
-    items = FaultyItems(faults, handler, context)
-    items.take_out(request)
-    response: Response | None = await handler.function(request, context)
-    items.put_in(response)
-    return response
 
 
 def _authorize(handler: Handler[Any, Any], request: Any, context: RequestContext) -> None:

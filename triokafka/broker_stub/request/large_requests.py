@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import trio
 
-from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.config.current_config import CurrentConfig
 from triokafka.broker_stub.request.handler_slots import Slot
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler
 from triokafka.broker_stub.request.request_memory import RequestMemory
@@ -29,7 +29,7 @@ _DECODED_TIMES: Final = 4
 class LargeRequests:
     """Decodes the large requests of all connections of one dispatcher. ``memory`` bounds their decoded forms."""
 
-    def __init__(self, world: World, config: DynamicBrokerConfig, memory: RequestMemory) -> None:
+    def __init__(self, world: World, config: CurrentConfig, memory: RequestMemory) -> None:
         self._world = world
         self._config = config
         self._memory = memory

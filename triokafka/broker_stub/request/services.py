@@ -11,12 +11,12 @@ import trio
 from triokafka.broker_stub.authorization_audit import AuthorizationAudit
 from triokafka.broker_stub.authorizer import AllowAll, Authorizer
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.config.dynamic_config import DynamicBrokerConfig
+from triokafka.broker_stub.config.current_config import CurrentConfig
 from triokafka.broker_stub.coordinators.coordinator_entry import CoordinatorEntry
 from triokafka.broker_stub.coordinators.registry import CoordinatorRegistry
 from triokafka.broker_stub.coordinators.transaction_verifier import TransactionVerifier
 from triokafka.broker_stub.faults.faults import Faults
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.prevalidation import PrevalidationSlots
 from triokafka.broker_stub.metadata.cache import MetadataCache
@@ -25,13 +25,13 @@ from triokafka.broker_stub.producer_ids import ProducerIds
 from triokafka.broker_stub.replica.read_result import ReadOutcome
 from triokafka.broker_stub.replica.replica_manager import ReplicaManager
 from triokafka.broker_stub.request.auto_topic_creation import AutoTopicCreation
+from triokafka.broker_stub.request.client_quotas import ClientQuotas
 from triokafka.broker_stub.request.handler_slots import Slot
-from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.telemetry.client_telemetry import ClientTelemetry, TelemetryLimits
 from triokafka.world import World
 
 if TYPE_CHECKING:  # imported when first used: a broker starts without them
-    from triokafka.broker_stub.coordinators.partition_markers import PartitionMarkers
+    from triokafka.broker_stub.coordinators.marker_writer import PartitionMarkers
     from triokafka.broker_stub.raft.raft_client import RaftClient
     from triokafka.coordinator.group.group_coordinator import GroupCoordinator
     from triokafka.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -50,7 +50,7 @@ class Services:
 
     node_id: int
     world: World
-    config: DynamicBrokerConfig
+    config: CurrentConfig
     cluster_id: Callable[[], str]
     metadata: MetadataCache
     configuration: EffectiveConfiguration

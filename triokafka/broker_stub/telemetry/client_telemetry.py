@@ -15,8 +15,8 @@ from typing import Final
 from uuid import UUID
 
 from triokafka import errors
+from triokafka.broker_stub.metadata.client_metrics_match import matches
 from triokafka.broker_stub.metadata.image import ConfigResource
-from triokafka.broker_stub.metadata.match_patterns import matches
 from triokafka.metrics.otlp import Point
 from triokafka.named_tuple import NamedTuple
 from triokafka.protocol.configuration import ConfigResourceType

@@ -136,7 +136,7 @@ def _secrets_of(kind: str, data: Mapping[str, Any]) -> tuple[str, ...]:
     if kind == "USER_SCRAM_CREDENTIAL_RECORD":
         return "salt", "storedKey", "serverKey"
     if kind == "CONFIG_RECORD" and data["resourceType"] == ConfigResourceType.BROKER:
-        from triokafka.broker_stub.config.broker import is_hidden  # loads the options of the broker
+        from triokafka.broker_stub.config.broker_config import is_hidden  # loads the options of the broker
 
         return ("value",) if is_hidden(data["name"]) else ()
     return ()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.errors import BrokerResponseError, SecurityDisabledError
 from triokafka.protocol.api.create_acls import AclCreation, CreateAclsRequest
 from triokafka.protocol.api.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
@@ -28,8 +28,8 @@ class AclAdmin:
     `SecurityDisabledError`.
     """
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def create_acls(self, acls: Iterable[AclBinding], *, timeout_ms: float | None = None) -> None:
         """Add ACLs. An ACL that exists already is no error.
@@ -39,7 +39,7 @@ class AclAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[AclBinding], call: AdminCall) -> Mapping[AclBinding, Exception | None]:
+        async def do_round(items: list[AclBinding], call: CallRouting) -> Mapping[AclBinding, Exception | None]:
             request = CreateAclsRequest(
                 creations=[
                     AclCreation(
@@ -60,7 +60,7 @@ class AclAdmin:
                 for acl, result in zip(items, response.results, strict=False)
             }
 
-        await self._requests.change(acls, do_round, timeout_ms)
+        await self._retries.change(acls, do_round, timeout_ms)
 
     async def describe_acls(
         self, acl_filter: AclBindingFilter = _EVERY_ACL, *, timeout_ms: float | None = None
@@ -71,7 +71,7 @@ class AclAdmin:
             ClusterAuthorizationFailedError, SecurityDisabledError: the broker refused.
         """
         request = DescribeAclsRequest(**_filter_fields(acl_filter))
-        response = await self._requests.ask_any(request, "ACLs", timeout_ms)
+        response = await self._retries.ask_any(request, "ACLs", timeout_ms)
         return [_binding(resource, acl) for resource in response.resources for acl in resource.acls]
 
     async def delete_acls(
@@ -85,7 +85,7 @@ class AclAdmin:
         """
 
         async def do_round(
-            items: list[AclBindingFilter], call: AdminCall
+            items: list[AclBindingFilter], call: CallRouting
         ) -> Mapping[AclBindingFilter, list[AclBinding] | Exception]:
             request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter_fields(one)) for one in items])
             response = await call.to_controller(request)
@@ -95,11 +95,11 @@ class AclAdmin:
                 outcomes[one] = error or [_binding(acl, acl) for acl in result.matching_acls]
             return outcomes
 
-        return await self._requests.change(filters, do_round, timeout_ms)
+        return await self._retries.change(filters, do_round, timeout_ms)
 
     def _error(self, code: int, acl: str, message: str | None) -> BrokerResponseError | None:
         # Without an authorizer the broker refuses each ACL for the same reason, which is none of the ACL's.
-        return self._requests.error(code, "ACLs" if code == SecurityDisabledError.code else acl, message)
+        return self._retries.error(code, "ACLs" if code == SecurityDisabledError.code else acl, message)
 
 
 def _filter_fields(one: AclBindingFilter) -> dict[str, Any]:

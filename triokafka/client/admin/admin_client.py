@@ -20,7 +20,7 @@ from triokafka.client.admin.offsets import OffsetAdmin
 from triokafka.client.admin.partitions import PartitionAdmin
 from triokafka.client.admin.quotas import QuotaAdmin
 from triokafka.client.admin.replica_logs import ReplicaLogAdmin
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.tokens import TokenAdmin
 from triokafka.client.admin.topics import TopicAdmin
 from triokafka.client.admin.transactions import TransactionAdmin
@@ -85,7 +85,7 @@ class AdminClient:
         if self.options.enable_metrics_push:
             tasks = self._client.background
             self._pusher = MetricsPusher(self._client, traffic, tasks, self._metrics.values, {})
-        requests = AdminRequests(self._client, self.options, world)
+        retries = AdminRetries(self._client, self.options, world)
         areas = (
             TopicAdmin,
             OffsetAdmin,
@@ -103,7 +103,7 @@ class AdminClient:
             LogDirAdmin,
             ClusterAdmin,
         )
-        self._areas: dict[type, Any] = {area: area(requests) for area in areas}
+        self._areas: dict[type, Any] = {area: area(retries) for area in areas}
 
     async def __aenter__(self) -> Self:
         require_trio("AdminClient")

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
-from triokafka.client.admin.call import AdminCall
+from triokafka.client.admin.call_routing import CallRouting
 from triokafka.client.admin.partition_types import (
     FeatureDescription,
     FeatureRange,
@@ -14,7 +14,7 @@ from triokafka.client.admin.partition_types import (
     QuorumDescription,
     QuorumReplica,
 )
-from triokafka.client.admin.requests import AdminRequests, failure_of
+from triokafka.client.admin.retries import AdminRetries, failure_of
 from triokafka.client.admin.types import ClusterDescription, Results
 from triokafka.errors import UnsupportedVersionError
 from triokafka.network.controllers import BROKERS, CONTROLLERS, FIRST_WITH_CONTROLLERS
@@ -35,8 +35,8 @@ _NO_ID: Final = uuid.UUID(int=0)
 class ClusterAdmin:
     """The part of `AdminClient` about the cluster."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def describe_cluster(
         self,
@@ -51,7 +51,7 @@ class ClusterAdmin:
         ``include_authorized_operations`` the operations that the caller may perform on the cluster (from 2.8 on).
         """
 
-        at_controllers = self._requests.at_controllers
+        at_controllers = self._retries.at_controllers
 
         def build(version: int) -> DescribeClusterRequest:
             return DescribeClusterRequest(
@@ -60,7 +60,7 @@ class ClusterAdmin:
                 include_fenced_brokers=include_fenced_brokers and version >= _FENCED_SINCE,
             )
 
-        async def ask(call: AdminCall) -> ClusterDescription:
+        async def ask(call: CallRouting) -> ClusterDescription:
             try:
                 since = FIRST_WITH_CONTROLLERS if at_controllers else None
                 response = await call.to_any(build, api=DescribeClusterRequest, min_version=since)
@@ -70,14 +70,14 @@ class ClusterAdmin:
                 cluster = await call.refresh_metadata()
                 nodes = tuple(cluster.nodes.values())
                 return ClusterDescription(cluster.cluster_id, cluster.nodes.get(cluster.controller_id), nodes)
-            self._requests.check(response.error_code, "the cluster", response.error_message)
+            self._retries.check(response.error_code, "the cluster", response.error_message)
             nodes = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
             controller = next((node for node in nodes if node.node_id == response.controller_id), None)
             fenced = frozenset(b.broker_id for b in response.brokers if b.is_fenced)
             allowed = AclOperation.of_bits(response.cluster_authorized_operations)
             return ClusterDescription(response.cluster_id, controller, nodes, fenced, allowed)
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)
 
     async def describe_features(
         self, *, node_id: int | None = None, timeout_ms: float | None = None
@@ -87,14 +87,14 @@ class ClusterAdmin:
         ``node_id`` chooses the broker, or the controller if the client is connected to controllers.
         """
 
-        async def ask(call: AdminCall) -> FeatureDescription:
+        async def ask(call: CallRouting) -> FeatureDescription:
             request = ApiVersionsRequest(client_software_name="triokafka", client_software_version="admin")
             if node_id is None:
                 response = await call.to_any(request, min_version=_FEATURES_SINCE)
             else:
                 node = await call.node(node_id)
                 response = await call.to_node(node.node_id, request, min_version=_FEATURES_SINCE)
-            self._requests.check(response.error_code, "features")
+            self._retries.check(response.error_code, "features")
             return FeatureDescription(
                 finalized={
                     f.name: FeatureRange(f.min_version_level, f.max_version_level) for f in response.finalized_features
@@ -103,7 +103,7 @@ class ClusterAdmin:
                 epoch=response.finalized_features_epoch if response.finalized_features_epoch >= 0 else None,
             )
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)
 
     async def update_features(
         self,
@@ -123,7 +123,7 @@ class ClusterAdmin:
             for name, update in updates.items()
         }
 
-        async def ask(call: AdminCall) -> None:
+        async def ask(call: CallRouting) -> None:
             request = UpdateFeaturesRequest(
                 timeout_ms=call.left_ms,
                 feature_updates=[
@@ -133,29 +133,29 @@ class ClusterAdmin:
                 validate_only=validate_only,
             )
             response = await call.to_controller(request, min_version=1)
-            self._requests.check(response.error_code, "features", response.error_message)
+            self._retries.check(response.error_code, "features", response.error_message)
             failed = {
                 r.feature: error
                 for r in response.results
-                if (error := self._requests.error(r.error_code, f"feature {r.feature}", r.error_message)) is not None
+                if (error := self._retries.error(r.error_code, f"feature {r.feature}", r.error_message)) is not None
             }
             if failed:
                 raise failure_of(Results({name: None for name in wanted if name not in failed}, failed))
 
-        await self._requests.once(ask, timeout_ms)
+        await self._retries.once(ask, timeout_ms)
 
     async def describe_metadata_quorum(self, *, timeout_ms: float | None = None) -> QuorumDescription:
         """Return the leader, the voters and the observers of the metadata quorum (KIP-595)."""
 
-        async def ask(call: AdminCall) -> QuorumDescription:
+        async def ask(call: CallRouting) -> QuorumDescription:
             request = DescribeQuorumRequest(
                 topics=[TopicData(topic_name=_METADATA_LOG, partitions=[PartitionData(partition_index=0)])]
             )
             response = await call.to_any(request)
-            self._requests.check(response.error_code, "the quorum", response.error_message)
+            self._retries.check(response.error_code, "the quorum", response.error_message)
             found = response.topics[0].partitions[0]
             metadata = TopicPartition(_METADATA_LOG, 0)
-            if (error := self._requests.error(found.error_code, metadata, found.error_message)) is not None:
+            if (error := self._retries.error(found.error_code, metadata, found.error_message)) is not None:
                 raise failure_of(Results({}, {metadata: error}))
             nodes = {
                 node.node_id: tuple(Node(node.node_id, listener.host, listener.port) for listener in node.listeners)
@@ -174,7 +174,7 @@ class ClusterAdmin:
                 },
             )
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)
 
     async def add_raft_voter(
         self,
@@ -202,7 +202,7 @@ class ClusterAdmin:
         """
         from triokafka.protocol.api.add_raft_voter import AddRaftVoterRequest, Listener
 
-        async def ask(call: AdminCall) -> None:
+        async def ask(call: CallRouting) -> None:
             request = AddRaftVoterRequest(
                 cluster_id=cluster_id,
                 timeout_ms=call.left_ms,
@@ -211,9 +211,9 @@ class ClusterAdmin:
                 listeners=[Listener(name=name, host=host, port=port) for name, (host, port) in listeners.items()],
             )
             response = await call.to_controller(request)
-            self._requests.check(response.error_code, f"voter {voter_id}", response.error_message)
+            self._retries.check(response.error_code, f"voter {voter_id}", response.error_message)
 
-        await self._requests.once(ask, timeout_ms)
+        await self._retries.once(ask, timeout_ms)
 
     async def remove_raft_voter(
         self, voter_id: int, directory_id: uuid.UUID, *, cluster_id: str | None = None, timeout_ms: float | None = None
@@ -226,12 +226,12 @@ class ClusterAdmin:
         """
         from triokafka.protocol.api.remove_raft_voter import RemoveRaftVoterRequest
 
-        async def ask(call: AdminCall) -> None:
+        async def ask(call: CallRouting) -> None:
             request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=directory_id)
             response = await call.to_controller(request)
-            self._requests.check(response.error_code, f"voter {voter_id}", response.error_message)
+            self._retries.check(response.error_code, f"voter {voter_id}", response.error_message)
 
-        await self._requests.once(ask, timeout_ms)
+        await self._retries.once(ask, timeout_ms)
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: float | None = None) -> None:
         """Remove the registration of a broker that will not return.
@@ -240,11 +240,11 @@ class ClusterAdmin:
             BrokerIdNotRegisteredError: there is no such broker.
         """
 
-        async def ask(call: AdminCall) -> None:
+        async def ask(call: CallRouting) -> None:
             response = await call.to_controller(UnregisterBrokerRequest(broker_id=broker_id))
-            self._requests.check(response.error_code, f"broker {broker_id}", response.error_message)
+            self._retries.check(response.error_code, f"broker {broker_id}", response.error_message)
 
-        await self._requests.once(ask, timeout_ms)
+        await self._retries.once(ask, timeout_ms)
 
 
 def _replica(state: ReplicaState) -> QuorumReplica:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.types import AlterConfig, ConfigEntry, ConfigResource, ConfigSynonym, Results
 from triokafka.protocol.api import alter_configs, incremental_alter_configs
 from triokafka.protocol.api.describe_configs import (
@@ -28,8 +28,8 @@ _OF_PROCESS = (ConfigResourceType.BROKER_LOGGER,)
 class ConfigAdmin:
     """The part of `AdminClient` about configurations."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def describe_configs(
         self,
@@ -47,7 +47,7 @@ class ConfigAdmin:
         """
 
         async def do_round(
-            items: list[ConfigResource], call: AdminCall
+            items: list[ConfigResource], call: CallRouting
         ) -> Mapping[ConfigResource, dict[str, ConfigEntry] | Exception]:
             outcomes: dict[ConfigResource, dict[str, ConfigEntry] | Exception] = {}
             for node, group in _by_node(items).items():
@@ -66,12 +66,12 @@ class ConfigAdmin:
                 response = await self._to(call, node, request, min_version=3 if include_documentation else None)
                 for result in response.results:
                     resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
-                    outcomes[resource] = self._requests.error(
+                    outcomes[resource] = self._retries.error(
                         result.error_code, _text(resource), result.error_message
                     ) or {c.name: _entry(c) for c in result.configs}
             return outcomes
 
-        return await self._requests.each(resources, do_round, timeout_ms)
+        return await self._retries.each(resources, do_round, timeout_ms)
 
     async def incremental_alter_configs(
         self,
@@ -148,10 +148,10 @@ class ConfigAdmin:
     ) -> None:
         """Change resources; the resources of each broker go in a request to that broker."""
 
-        async def do_round(items: list[ConfigResource], call: AdminCall) -> Mapping[ConfigResource, Exception | None]:
+        async def do_round(items: list[ConfigResource], call: CallRouting) -> Mapping[ConfigResource, Exception | None]:
             outcomes: dict[ConfigResource, Exception | None] = {}
             # The active controller changes the configuration of every broker.
-            types = _OF_PROCESS if self._requests.at_controllers else _OWN_BROKER_TYPES
+            types = _OF_PROCESS if self._retries.at_controllers else _OWN_BROKER_TYPES
             for node, group in _by_node(items, types).items():
                 response = await self._to(call, node, request_of(group))
                 outcomes.update(
@@ -160,7 +160,7 @@ class ConfigAdmin:
                 )
             return outcomes
 
-        await self._requests.change(wanted, do_round, timeout_ms)
+        await self._retries.change(wanted, do_round, timeout_ms)
 
     async def reset_configs(
         self,
@@ -182,25 +182,27 @@ class ConfigAdmin:
         """List the resources with a configuration, of the given types or all (brokers from 4.1 on; KIP-1142)."""
         wanted = list(types)
 
-        async def ask(call: AdminCall) -> list[ConfigResource]:
+        async def ask(call: CallRouting) -> list[ConfigResource]:
             min_version = None if wanted == [ConfigResourceType.CLIENT_METRICS] else 1
             response = await call.to_any(
                 ListConfigResourcesRequest(resource_types=[] if min_version is None else [int(t) for t in wanted]),
                 min_version=min_version,
             )
-            self._requests.check(response.error_code, "config resources")
+            self._retries.check(response.error_code, "config resources")
             found = [
                 ConfigResource(ConfigResourceType(r.resource_type), r.resource_name) for r in response.config_resources
             ]
             return [resource for resource in found if not wanted or resource.type in wanted]
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)
 
     def _outcome(self, code: int, kind: int, name: str, message: str | None) -> tuple[ConfigResource, Exception | None]:
         resource = ConfigResource(ConfigResourceType(kind), name)
-        return resource, self._requests.error(code, _text(resource), message)
+        return resource, self._retries.error(code, _text(resource), message)
 
-    async def _to(self, call: AdminCall, node: int | None, request: Request[R], *, min_version: int | None = None) -> R:
+    async def _to(
+        self, call: CallRouting, node: int | None, request: Request[R], *, min_version: int | None = None
+    ) -> R:
         if node is None:
             return await call.to_any(request, min_version=min_version)
         await call.node(node)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.errors import NotLeaderForPartitionError
 from triokafka.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from triokafka.structs import TopicPartition
@@ -14,8 +14,8 @@ from triokafka.structs import TopicPartition
 class RecordAdmin:
     """The part of `AdminClient` about records."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def delete_records(
         self,
@@ -35,7 +35,7 @@ class RecordAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, int | Exception]:
+        async def do_round(items: list[TopicPartition], call: CallRouting) -> Mapping[TopicPartition, int | Exception]:
             outcomes: dict[TopicPartition, int | Exception] = {}
             for node, partitions in (await call.by_leader(items, outcomes, leader_id)).items():
                 topics: dict[str, DeleteRecordsTopic] = {}
@@ -47,8 +47,8 @@ class RecordAdmin:
                 for t in response.topics:
                     for p in t.partitions:
                         tp = TopicPartition(t.name, p.partition_index)
-                        outcomes[tp] = self._requests.error(p.error_code, tp) or p.low_watermark
+                        outcomes[tp] = self._retries.error(p.error_code, tp) or p.low_watermark
             return outcomes
 
         final = () if leader_id is None else (NotLeaderForPartitionError,)
-        return await self._requests.change(offsets, do_round, timeout_ms, final=final)
+        return await self._retries.change(offsets, do_round, timeout_ms, final=final)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.offset_commit import (
     OffsetCommitRequest,
@@ -39,8 +39,8 @@ _LAST_BY_NAME = 9  # later versions of OffsetFetch and OffsetCommit name topics 
 class GroupOffsetAdmin:
     """The part of `AdminClient` about committed offsets."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def list_group_offsets(
         self,
@@ -84,7 +84,7 @@ class GroupOffsetAdmin:
         everything = any(topics is None for topics in wanted.values())
         min_version = _FIRST_STABLE if require_stable else _FIRST_ALL_PARTITIONS if everything else None
 
-        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, Positions | Exception]:
+        async def ask(node: Node, items: list[str], call: CallRouting) -> Mapping[str, Positions | Exception]:
             outcomes: dict[str, Positions | Exception] = {}
             while left := [group_id for group_id in items if group_id not in outcomes]:
                 batched = False
@@ -109,18 +109,18 @@ class GroupOffsetAdmin:
                 break
             return outcomes
 
-        return await self._requests.each_group(wanted, ask, timeout_ms)
+        return await self._retries.each_group(wanted, ask, timeout_ms)
 
     def _positions(
         self, group_id: str, answer: OffsetFetchResponse | OffsetFetchResponseGroup
     ) -> Positions | Exception:
-        if (error := self._requests.group_error(answer.error_code, group_id)) is not None:
+        if (error := self._retries.group_error(answer.error_code, group_id)) is not None:
             return error
         found: Positions = {}
         for topic in answer.topics:
             for p in topic.partitions:
                 tp = TopicPartition(topic.name, p.partition_index)
-                if (failure := self._requests.error(p.error_code, tp)) is not None:
+                if (failure := self._retries.error(p.error_code, tp)) is not None:
                     return failure
                 if p.committed_offset >= 0:
                     found[tp] = OffsetAndMetadata(p.committed_offset, p.metadata or "", p.committed_leader_epoch)
@@ -141,7 +141,7 @@ class GroupOffsetAdmin:
                 could not.
         """
 
-        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: CallRouting) -> Mapping[TopicPartition, Exception | None]:
             topics = []
             for name, numbers in by_topic(items).items():
                 partitions = []
@@ -163,7 +163,7 @@ class GroupOffsetAdmin:
             response = await call.to_coordinator(group_id, request, max_version=_LAST_BY_NAME)
             return self._outcomes(group_id, response.topics)
 
-        await self._requests.change(offsets, do_round, timeout_ms)
+        await self._retries.change(offsets, do_round, timeout_ms)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_ms: float | None = None
@@ -175,7 +175,7 @@ class GroupOffsetAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: CallRouting) -> Mapping[TopicPartition, Exception | None]:
             topics = [
                 OffsetDeleteRequestTopic(
                     name=name, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in numbers]
@@ -184,15 +184,15 @@ class GroupOffsetAdmin:
             ]
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
             response = await call.to_coordinator(group_id, request)
-            if (error := self._requests.group_error(response.error_code, group_id)) is not None:
+            if (error := self._retries.group_error(response.error_code, group_id)) is not None:
                 raise error
             return self._outcomes(group_id, response.topics)
 
-        await self._requests.change(partitions, do_round, timeout_ms)
+        await self._retries.change(partitions, do_round, timeout_ms)
 
     def _outcomes(self, group_id: str, topics: Iterable[Any]) -> dict[TopicPartition, Exception | None]:
         return {
-            (tp := TopicPartition(t.name, p.partition_index)): self._requests.group_error(
+            (tp := TopicPartition(t.name, p.partition_index)): self._retries.group_error(
                 p.error_code, group_id, part=tp
             )
             for t in topics

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from triokafka.client.admin.call import GROUP, AdminCall
+from triokafka.client.admin.call_routing import GROUP, CallRouting
 from triokafka.client.admin.group_types import (
     CONSUMER_PROTOCOL_TYPE,
     GroupDescription,
@@ -14,7 +14,7 @@ from triokafka.client.admin.group_types import (
     MemberDescription,
     MemberToRemove,
 )
-from triokafka.client.admin.requests import AdminRequests, values_of
+from triokafka.client.admin.retries import AdminRetries, values_of
 from triokafka.client.admin.types import Results
 from triokafka.errors import GroupIdNotFoundError, ProtocolError, UnsupportedVersionError
 from triokafka.protocol.api import consumer_group_describe
@@ -43,8 +43,8 @@ _SPEAKS_CLASSIC, _SPEAKS_NEW = 0, 1
 class GroupAdmin:
     """The part of `AdminClient` about groups."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: float | None = None
@@ -78,18 +78,18 @@ class GroupAdmin:
         request = ListGroupsRequest(states_filter=wanted_states, types_filter=wanted_types)
         min_version = _FIRST_WITH_TYPES if wanted_types else _FIRST_WITH_STATES if wanted_states else None
 
-        async def ask(node_id: int, items: list[Node], call: AdminCall) -> Mapping[Node, tuple[GroupListing, ...]]:
+        async def ask(node_id: int, items: list[Node], call: CallRouting) -> Mapping[Node, tuple[GroupListing, ...]]:
             response = await call.to_node(node_id, request, min_version=min_version)
-            self._requests.check(response.error_code, f"groups of broker {node_id}")
+            self._retries.check(response.error_code, f"groups of broker {node_id}")
             listings = (GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type) for g in response.groups)
             return dict.fromkeys(items, tuple(sorted(listings, key=lambda listing: listing.group_id)))
 
-        async def do_round(items: list[Node], call: AdminCall) -> Mapping[Node, tuple[GroupListing, ...] | Exception]:
+        async def do_round(items: list[Node], call: CallRouting) -> Mapping[Node, tuple[GroupListing, ...] | Exception]:
             return await call.side_by_side({node.node_id: [node] for node in items}, ask)
 
-        time_left = self._requests.countdown(timeout_ms)
-        asked = await self._requests.brokers(time_left())
-        return await self._requests.each(asked, do_round, time_left())
+        time_left = self._retries.countdown(timeout_ms)
+        asked = await self._retries.brokers(time_left())
+        return await self._retries.each(asked, do_round, time_left())
 
     async def describe_groups(
         self,
@@ -106,7 +106,7 @@ class GroupAdmin:
         error with brokers from 4.0 on. Reading a group that failed raises its error.
         """
 
-        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, GroupDescription | Exception]:
+        async def ask(node: Node, items: list[str], call: CallRouting) -> Mapping[str, GroupDescription | Exception]:
             outcomes = await self._describe_new(node, items, call, include_authorized_operations)
             classic = [group_id for group_id in items if group_id not in outcomes]
             if classic:
@@ -117,15 +117,15 @@ class GroupAdmin:
 
                 response = await call.to_node(node.node_id, build, api=DescribeGroupsRequest)
                 for g in response.groups:
-                    outcomes[g.group_id] = self._requests.group_error(
+                    outcomes[g.group_id] = self._retries.group_error(
                         g.error_code, g.group_id, g.error_message
                     ) or _described(g, node)
             return outcomes
 
-        return await self._requests.each_group(group_ids, ask, timeout_ms)
+        return await self._retries.each_group(group_ids, ask, timeout_ms)
 
     async def _describe_new(
-        self, node: Node, group_ids: list[str], call: AdminCall, operations: bool
+        self, node: Node, group_ids: list[str], call: CallRouting, operations: bool
     ) -> dict[str, GroupDescription | Exception]:
         """Return groups of the consumer protocol, and failures, without groups that may be classic."""
         try:
@@ -134,7 +134,7 @@ class GroupAdmin:
         except UnsupportedVersionError:
             return {}
         return {
-            g.group_id: self._requests.group_error(g.error_code, g.group_id, g.error_message) or _described_new(g, node)
+            g.group_id: self._retries.group_error(g.error_code, g.group_id, g.error_message) or _described_new(g, node)
             for g in response.groups
             if g.error_code not in _ONLY_CLASSIC
         }
@@ -147,11 +147,11 @@ class GroupAdmin:
                 several could not.
         """
 
-        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, Exception | None]:
+        async def ask(node: Node, items: list[str], call: CallRouting) -> Mapping[str, Exception | None]:
             response = await call.to_node(node.node_id, DeleteGroupsRequest(groups_names=items))
-            return {r.group_id: self._requests.group_error(r.error_code, r.group_id) for r in response.results}
+            return {r.group_id: self._retries.group_error(r.error_code, r.group_id) for r in response.results}
 
-        values_of(await self._requests.each_group(group_ids, ask, timeout_ms))
+        values_of(await self._retries.each_group(group_ids, ask, timeout_ms))
 
     async def remove_all_group_members(
         self, group_id: str, *, reason: str | None = None, timeout_ms: float | None = None
@@ -160,7 +160,7 @@ class GroupAdmin:
 
         Members that are alive join again. Raises as `remove_group_members`, and when the group cannot be described.
         """
-        time_left = self._requests.countdown(timeout_ms)
+        time_left = self._retries.countdown(timeout_ms)
         group = (await self.describe_groups([group_id], timeout_ms=time_left()))[group_id]
         await self.remove_group_members(
             group_id,
@@ -195,7 +195,7 @@ class GroupAdmin:
         any_static = any(member.group_instance_id is not None for member in wanted)
         min_version = _FIRST_SEVERAL_MEMBERS if any_static else None
 
-        async def do_round(items: list[MemberToRemove], call: AdminCall) -> Mapping[MemberToRemove, Exception | None]:
+        async def do_round(items: list[MemberToRemove], call: CallRouting) -> Mapping[MemberToRemove, Exception | None]:
             outcomes: dict[MemberToRemove, Exception | None] = {}
             while left := items[len(outcomes) :]:
                 several = True
@@ -218,18 +218,18 @@ class GroupAdmin:
                     )
 
                 response = await call.to_coordinator(group_id, build, api=LeaveGroupRequest, min_version=min_version)
-                if several and (error := self._requests.group_error(response.error_code, group_id)) is not None:
+                if several and (error := self._retries.group_error(response.error_code, group_id)) is not None:
                     raise error
                 codes = [found.error_code for found in response.members] if several else [response.error_code]
                 for member, code in zip(left, codes, strict=False):
                     instance = member.group_instance_id
                     who = f"member {member.member_id!r}" if instance is None else f"static member {instance!r}"
-                    outcomes[member] = self._requests.group_error(code, group_id, part=who)
+                    outcomes[member] = self._retries.group_error(code, group_id, part=who)
                 if several:
                     break
             return outcomes
 
-        await self._requests.change(wanted, do_round, timeout_ms)
+        await self._retries.change(wanted, do_round, timeout_ms)
 
     async def assume_coordinator(
         self, group_ids: Iterable[str], node_id: int, *, timeout_ms: float | None = None
@@ -242,12 +242,12 @@ class GroupAdmin:
             BrokerNotAvailableError: the cluster has no such broker.
         """
 
-        async def ask(call: AdminCall) -> None:
+        async def ask(call: CallRouting) -> None:
             node = await call.node(node_id)
             for group_id in group_ids:
-                self._requests.client.assume_coordinator(group_id, node, GROUP)
+                self._retries.client.assume_coordinator(group_id, node, GROUP)
 
-        await self._requests.once(ask, timeout_ms)
+        await self._retries.once(ask, timeout_ms)
 
 
 def _described(group: DescribedGroup, coordinator: Node) -> GroupDescription:

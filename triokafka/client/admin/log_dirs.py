@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from triokafka.client.admin.call import AdminCall
+from triokafka.client.admin.call_routing import CallRouting
 from triokafka.client.admin.partition_types import (
     LogDirDescription,
     ReplicaInfo,
     TopicPartitionReplica,
 )
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -28,8 +28,8 @@ from triokafka.structs import TopicPartition, by_topic
 class LogDirAdmin:
     """The part of `AdminClient` about data directories."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def describe_log_dirs(
         self,
@@ -48,23 +48,25 @@ class LogDirAdmin:
                 DescribableLogDirTopic(topic=topic, partitions=numbers)
                 for topic, numbers in by_topic(dict.fromkeys(partitions)).items()
             ]
-        time_left = self._requests.countdown(timeout_ms)
+        time_left = self._retries.countdown(timeout_ms)
         if brokers is None:
-            brokers = sorted(node.node_id for node in await self._requests.brokers(time_left()))
+            brokers = sorted(node.node_id for node in await self._retries.brokers(time_left()))
 
-        async def ask(node: int, _: list[int], call: AdminCall) -> Mapping[int, dict[str, LogDirDescription]]:
+        async def ask(node: int, _: list[int], call: CallRouting) -> Mapping[int, dict[str, LogDirDescription]]:
             await call.node(node)
             response = await call.to_node(node, DescribeLogDirsRequest(topics=topics))
-            self._requests.check(response.error_code, f"log directories of broker {node}")
+            self._retries.check(response.error_code, f"log directories of broker {node}")
             return {node: {result.log_dir: self._directory(node, result) for result in response.results}}
 
-        async def do_round(items: list[int], call: AdminCall) -> Mapping[int, dict[str, LogDirDescription] | Exception]:
+        async def do_round(
+            items: list[int], call: CallRouting
+        ) -> Mapping[int, dict[str, LogDirDescription] | Exception]:
             return await call.side_by_side({node: [node] for node in items}, ask)
 
-        return await self._requests.each(brokers, do_round, time_left())
+        return await self._retries.each(brokers, do_round, time_left())
 
     def _directory(self, node: int, result: DescribeLogDirsResult) -> LogDirDescription:
-        error = self._requests.error(result.error_code, f"log directory {result.log_dir} of broker {node}")
+        error = self._retries.error(result.error_code, f"log directory {result.log_dir} of broker {node}")
         replicas = {
             TopicPartition(topic.name, p.partition_index): ReplicaInfo(p.partition_size, p.offset_lag, p.is_future_key)
             for topic in result.topics
@@ -83,7 +85,7 @@ class LogDirAdmin:
         """
 
         async def move(
-            node: int, items: list[TopicPartitionReplica], call: AdminCall
+            node: int, items: list[TopicPartitionReplica], call: CallRouting
         ) -> Mapping[TopicPartitionReplica, Exception | None]:
             directories: dict[str, list[TopicPartition]] = {}
             for item in items:
@@ -103,18 +105,18 @@ class LogDirAdmin:
             await call.node(node)
             response = await call.to_node(node, request)
             return {
-                replica: self._requests.error(p.error_code, replica)
+                replica: self._retries.error(p.error_code, replica)
                 for topic in response.results
                 for p in topic.partitions
                 for replica in (TopicPartitionReplica(topic.topic_name, p.partition_index, node),)
             }
 
         async def do_round(
-            items: list[TopicPartitionReplica], call: AdminCall
+            items: list[TopicPartitionReplica], call: CallRouting
         ) -> Mapping[TopicPartitionReplica, Exception | None]:
             by_node: dict[int, list[TopicPartitionReplica]] = {}
             for item in items:
                 by_node.setdefault(item.broker_id, []).append(item)
             return await call.side_by_side(by_node, move)
 
-        await self._requests.change(assignments, do_round, timeout_ms)
+        await self._retries.change(assignments, do_round, timeout_ms)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from triokafka.structs import OffsetAndTimestamp, TopicPartition
@@ -25,8 +25,8 @@ _SPECS: Final = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TI
 class OffsetAdmin:
     """The part of `AdminClient` about offsets of partitions."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def list_offsets(
         self,
@@ -47,7 +47,7 @@ class OffsetAdmin:
             min_version = max(min_version, 2)
 
         async def ask(
-            node_id: int, items: list[TopicPartition], call: AdminCall
+            node_id: int, items: list[TopicPartition], call: CallRouting
         ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
             topics: dict[str, ListOffsetsTopic] = {}
             for tp in items:
@@ -63,19 +63,19 @@ class OffsetAdmin:
             for t in response.topics:
                 for p in t.partitions:
                     tp = TopicPartition(t.name, p.partition_index)
-                    outcomes[tp] = self._requests.error(p.error_code, tp) or OffsetAndTimestamp(
+                    outcomes[tp] = self._retries.error(p.error_code, tp) or OffsetAndTimestamp(
                         p.offset, p.timestamp, p.leader_epoch
                     )
             return outcomes
 
         async def do_round(
-            items: list[TopicPartition], call: AdminCall
+            items: list[TopicPartition], call: CallRouting
         ) -> Mapping[TopicPartition, OffsetAndTimestamp | Exception]:
             leaderless: dict[TopicPartition, OffsetAndTimestamp | Exception] = {}
             by_leader = await call.by_leader(items, leaderless)
             return leaderless | await call.side_by_side(by_leader, ask)
 
-        return await self._requests.each(wanted, do_round, timeout_ms)
+        return await self._retries.each(wanted, do_round, timeout_ms)
 
 
 def _timestamp(spec: str | int) -> int:

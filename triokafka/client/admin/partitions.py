@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from triokafka.client.admin.call import AdminCall
+from triokafka.client.admin.call_routing import CallRouting
 from triokafka.client.admin.partition_types import ElectionType, PartitionReassignment, ProducerDescription
-from triokafka.client.admin.requests import AdminRequests, failure_of
+from triokafka.client.admin.retries import AdminRetries, failure_of
 from triokafka.client.admin.types import Results
 from triokafka.errors import ElectionNotNeededError
 from triokafka.protocol.api.alter_partition_reassignments import (
@@ -26,8 +26,8 @@ from triokafka.structs import TopicPartition, by_topic
 class PartitionAdmin:
     """The part of `AdminClient` about leaders and replicas."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def elect_leaders(
         self,
@@ -50,7 +50,7 @@ class PartitionAdmin:
         min_version = 1 if election_type is ElectionType.UNCLEAN else None
         found: dict[TopicPartition, Exception | None] = {}
 
-        async def ask(call: AdminCall) -> None:
+        async def ask(call: CallRouting) -> None:
             request = ElectLeadersRequest(
                 election_type=election_type,
                 topic_partitions=None
@@ -59,13 +59,13 @@ class PartitionAdmin:
                 timeout_ms=call.left_ms,
             )
             response = await call.to_controller(request, min_version=min_version)
-            self._requests.check(response.error_code, "the election")
+            self._retries.check(response.error_code, "the election")
             for topic in response.replica_election_results:
                 for p in topic.partition_result:
                     tp = TopicPartition(topic.topic, p.partition_id)
-                    found[tp] = self._requests.error(p.error_code, tp, p.error_message)
+                    found[tp] = self._retries.error(p.error_code, tp, p.error_message)
 
-        await self._requests.once(ask, timeout_ms)
+        await self._retries.once(ask, timeout_ms)
         failed = {tp: e for tp, e in found.items() if e is not None and not isinstance(e, ElectionNotNeededError)}
         changed = {tp: error is None for tp, error in found.items() if tp not in failed}
         if failed:
@@ -90,7 +90,7 @@ class PartitionAdmin:
         """
         min_version = None if allow_replication_factor_change else 1
 
-        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: CallRouting) -> Mapping[TopicPartition, Exception | None]:
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=call.left_ms,
                 allow_replication_factor_change=allow_replication_factor_change,
@@ -111,15 +111,15 @@ class PartitionAdmin:
                 ],
             )
             response = await call.to_controller(request, min_version=min_version)
-            self._requests.check(response.error_code, "the reassignment", response.error_message)
+            self._retries.check(response.error_code, "the reassignment", response.error_message)
             outcomes: dict[TopicPartition, Exception | None] = {}
             for topic in response.responses:
                 for p in topic.partitions:
                     tp = TopicPartition(topic.name, p.partition_index)
-                    outcomes[tp] = self._requests.error(p.error_code, tp, p.error_message)
+                    outcomes[tp] = self._retries.error(p.error_code, tp, p.error_message)
             return outcomes
 
-        await self._requests.change(reassignments, do_round, timeout_ms)
+        await self._retries.change(reassignments, do_round, timeout_ms)
 
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: float | None = None
@@ -127,7 +127,7 @@ class PartitionAdmin:
         """List the reassignments in progress, of the given partitions or all; other partitions are left out."""
         asked = None if partitions is None else list(dict.fromkeys(partitions))
 
-        async def ask(call: AdminCall) -> dict[TopicPartition, PartitionReassignment]:
+        async def ask(call: CallRouting) -> dict[TopicPartition, PartitionReassignment]:
             request = ListPartitionReassignmentsRequest(
                 timeout_ms=call.left_ms,
                 topics=None
@@ -138,7 +138,7 @@ class PartitionAdmin:
                 ],
             )
             response = await call.to_controller(request)
-            self._requests.check(response.error_code, "reassignments", response.error_message)
+            self._retries.check(response.error_code, "reassignments", response.error_message)
             return {
                 TopicPartition(topic.name, p.partition_index): PartitionReassignment(
                     tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
@@ -147,7 +147,7 @@ class PartitionAdmin:
                 for p in topic.partitions
             }
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, node_id: int | None = None, timeout_ms: float | None = None
@@ -159,7 +159,7 @@ class PartitionAdmin:
         """
 
         async def do_round(
-            items: list[TopicPartition], call: AdminCall
+            items: list[TopicPartition], call: CallRouting
         ) -> Mapping[TopicPartition, tuple[ProducerDescription, ...] | Exception]:
             outcomes: dict[TopicPartition, tuple[ProducerDescription, ...] | Exception] = {}
             for node, group in (await call.by_leader(items, outcomes, node_id)).items():
@@ -173,7 +173,7 @@ class PartitionAdmin:
                 for topic in response.topics:
                     for p in topic.partitions:
                         tp = TopicPartition(topic.name, p.partition_index)
-                        outcomes[tp] = self._requests.error(p.error_code, tp, p.error_message) or tuple(
+                        outcomes[tp] = self._retries.error(p.error_code, tp, p.error_message) or tuple(
                             ProducerDescription(
                                 state.producer_id,
                                 state.producer_epoch,
@@ -186,4 +186,4 @@ class PartitionAdmin:
                         )
             return outcomes
 
-        return await self._requests.each(partitions, do_round, timeout_ms)
+        return await self._retries.each(partitions, do_round, timeout_ms)

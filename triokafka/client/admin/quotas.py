@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.protocol.api.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -50,8 +50,8 @@ class QuotaEntity:
 class QuotaAdmin:
     """The part of `AdminClient` about quotas."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def describe_client_quotas(
         self,
@@ -70,7 +70,7 @@ class QuotaAdmin:
         """
         components = [_component(kind, wanted) for kind, wanted in (parts or {}).items()]
         request = DescribeClientQuotasRequest(components=components, strict=strict)
-        response = await self._requests.ask_any(request, "quotas", timeout_ms)
+        response = await self._retries.ask_any(request, "quotas", timeout_ms)
         return {
             QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity))): {
                 value.key: value.value for value in entry.values
@@ -92,7 +92,7 @@ class QuotaAdmin:
                 `ExceptionGroup` when several could not.
         """
 
-        async def do_round(items: list[QuotaEntity], call: AdminCall) -> Mapping[QuotaEntity, Exception | None]:
+        async def do_round(items: list[QuotaEntity], call: CallRouting) -> Mapping[QuotaEntity, Exception | None]:
             request = AlterClientQuotasRequest(
                 entries=[
                     EntryData(
@@ -110,10 +110,10 @@ class QuotaAdmin:
             outcomes: dict[QuotaEntity, Exception | None] = {}
             for entry in response.entries:
                 entity = QuotaEntity(tuple(sorted((part.entity_type, part.entity_name) for part in entry.entity)))
-                outcomes[entity] = self._requests.error(entry.error_code, _text(entity), entry.error_message)
+                outcomes[entity] = self._retries.error(entry.error_code, _text(entity), entry.error_message)
             return outcomes
 
-        await self._requests.change(_sorted(changes), do_round, timeout_ms)
+        await self._retries.change(_sorted(changes), do_round, timeout_ms)
 
 
 def _sorted(entities: Iterable[QuotaEntity]) -> list[QuotaEntity]:

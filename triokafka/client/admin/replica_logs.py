@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from triokafka.structs import Buffer, TopicPartition
 
@@ -27,8 +27,8 @@ class ReplicaRead:
 class ReplicaLogAdmin:
     """The part of `AdminClient` about logs of single replicas."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def read_replica(
         self,
@@ -55,11 +55,11 @@ class ReplicaLogAdmin:
             topics=[FetchTopic(topic=partition.topic, partitions=[place])],
         )
 
-        async def ask(call: AdminCall) -> ReplicaRead:
+        async def ask(call: CallRouting) -> ReplicaRead:
             response = await call.to_node(broker_id, request, min_version=_CONSUMER_AT_FOLLOWER, max_version=_BY_NAME)
-            self._requests.check(response.error_code, partition)
+            self._retries.check(response.error_code, partition)
             (found,) = response.responses[0].partitions
-            self._requests.check(found.error_code, f"{partition} on broker {broker_id}")
+            self._retries.check(found.error_code, f"{partition} on broker {broker_id}")
             return ReplicaRead(found.records or b"", found.high_watermark, found.log_start_offset)
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.protocol.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from triokafka.protocol.api.describe_delegation_token import (
     DescribedDelegationToken,
@@ -56,8 +56,8 @@ class TokenAdmin:
     A broker answers these calls only on connections that have logged in, and not with a token.
     """
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def create_delegation_token(
         self,
@@ -89,7 +89,7 @@ class TokenAdmin:
             renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in wanted],
             max_lifetime_ms=max_lifetime_ms,
         )
-        response = await self._requests.ask_any(request, "the delegation token", timeout_ms)
+        response = await self._retries.ask_any(request, "the delegation token", timeout_ms)
         return DelegationToken(
             token_id=response.token_id,
             hmac=bytes(response.hmac),
@@ -115,7 +115,7 @@ class TokenAdmin:
             DelegationTokenOwnerMismatchError: the caller is neither owner nor renewer.
         """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
-        response = await self._requests.ask_any(request, "the delegation token", timeout_ms)
+        response = await self._retries.ask_any(request, "the delegation token", timeout_ms)
         return response.expiry_timestamp_ms
 
     async def expire_delegation_token(
@@ -130,7 +130,7 @@ class TokenAdmin:
                 `renew_delegation_token`.
         """
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
-        response = await self._requests.ask_any(request, "the delegation token", timeout_ms)
+        response = await self._retries.ask_any(request, "the delegation token", timeout_ms)
         return response.expiry_timestamp_ms
 
     async def describe_delegation_tokens(
@@ -147,7 +147,7 @@ class TokenAdmin:
             if wanted is None
             else [DescribeDelegationTokenOwner(principal_type=kind, principal_name=name) for kind, name in wanted]
         )
-        response = await self._requests.ask_any(request, "delegation tokens", timeout_ms)
+        response = await self._retries.ask_any(request, "delegation tokens", timeout_ms)
         return [_described(token) for token in response.tokens]
 
 

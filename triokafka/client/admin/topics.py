@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.types import (
     BROKER_DEFAULT,
     ConfigEntry,
@@ -59,8 +59,8 @@ _IDS_SINCE: Final = 12
 class TopicAdmin:
     """The part of `AdminClient` about topics."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def create_topics(
         self,
@@ -77,7 +77,7 @@ class TopicAdmin:
         """
         wanted = {t.name: t for t in (NewTopic(t) if isinstance(t, str) else t for t in topics)}
 
-        async def do_round(names: list[str], call: AdminCall) -> Mapping[str, CreatedTopic | Exception]:
+        async def do_round(names: list[str], call: CallRouting) -> Mapping[str, CreatedTopic | Exception]:
             request = CreateTopicsRequest(
                 topics=[_creatable(wanted[name]) for name in names],
                 timeout_ms=call.left_ms,
@@ -85,12 +85,12 @@ class TopicAdmin:
             )
             response = await call.to_controller(request)
             return {
-                t.name: self._requests.error(t.error_code, f"topic {t.name!r}", t.error_message)
+                t.name: self._retries.error(t.error_code, f"topic {t.name!r}", t.error_message)
                 or CreatedTopic(t.name, t.topic_id, t.num_partitions, t.replication_factor, _configs(t.configs))
                 for t in response.topics
             }
 
-        return await self._requests.change(wanted, do_round, timeout_ms)
+        return await self._retries.change(wanted, do_round, timeout_ms)
 
     async def delete_topics(self, topics: Iterable[str | UUID], *, timeout_ms: float | None = None) -> None:
         """Delete topics, by name or by id (brokers from 2.8 on).
@@ -100,7 +100,7 @@ class TopicAdmin:
                 an `ExceptionGroup` when several could not. The others are gone, or will be soon.
         """
 
-        async def do_round(items: list[str | UUID], call: AdminCall) -> Mapping[str | UUID, Exception | None]:
+        async def do_round(items: list[str | UUID], call: CallRouting) -> Mapping[str | UUID, Exception | None]:
             names = [item for item in items if isinstance(item, str)]
             ids = [item for item in items if isinstance(item, UUID)]
             request = DeleteTopicsRequest(topic_names=names, timeout_ms=call.left_ms)
@@ -115,10 +115,10 @@ class TopicAdmin:
             outcomes: dict[str | UUID, Exception | None] = {}
             for r in response.responses:
                 item: str | UUID = r.topic_id if r.topic_id in ids else r.name or ""
-                outcomes[item] = self._requests.error(r.error_code, f"topic {item}", r.error_message)
+                outcomes[item] = self._retries.error(r.error_code, f"topic {item}", r.error_message)
             return outcomes
 
-        await self._requests.change(topics, do_round, timeout_ms)
+        await self._retries.change(topics, do_round, timeout_ms)
 
     async def list_topics(
         self, *, include_internal: bool = False, timeout_ms: float | None = None
@@ -145,19 +145,19 @@ class TopicAdmin:
         a topic that does not exist raises its error.
         """
 
-        async def do_round(items: list[T], call: AdminCall) -> Mapping[T, TopicDescription | Exception]:
+        async def do_round(items: list[T], call: CallRouting) -> Mapping[T, TopicDescription | Exception]:
             response = await self._describe(items, call.left_ms, include_authorized_operations)
             nodes = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
             found: dict[str | UUID, TopicDescription | Exception] = {}
             for t in response.topics:
-                outcome = self._requests.error(t.error_code, f"topic {t.name or t.topic_id!r}")
+                outcome = self._retries.error(t.error_code, f"topic {t.name or t.topic_id!r}")
                 described = outcome or _described(t, nodes)
                 found[t.topic_id] = described
                 if t.name is not None:
                     found[t.name] = described
             return {item: found[item] for item in items if item in found}
 
-        return await self._requests.each(topics, do_round, timeout_ms)
+        return await self._retries.each(topics, do_round, timeout_ms)
 
     async def describe_topic_partitions(
         self,
@@ -181,19 +181,19 @@ class TopicAdmin:
             cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
         )
 
-        async def ask(call: AdminCall) -> TopicPartitionPage:
+        async def ask(call: CallRouting) -> TopicPartitionPage:
             response = await call.to_any(request)
-            nodes = self._requests.client.cluster.nodes
+            nodes = self._retries.client.cluster.nodes
             described = {t.name or "": _described_on_page(t, nodes) for t in response.topics if not t.error_code}
             errors = {
                 t.name or "": error
                 for t in response.topics
-                if (error := self._requests.error(t.error_code, f"topic {t.name!r}")) is not None
+                if (error := self._retries.error(t.error_code, f"topic {t.name!r}")) is not None
             }
             end = response.next_cursor
             return TopicPartitionPage(described, errors, None if end is None else (end.topic_name, end.partition_index))
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)
 
     async def _describe(
         self, topics: Sequence[str | UUID] | None, timeout_ms: float | None, operations: bool = False
@@ -208,11 +208,11 @@ class TopicAdmin:
                 include_topic_authorized_operations=operations and version >= _OPERATIONS_SINCE,
             )
 
-        async def ask(call: AdminCall) -> MetadataResponse:
+        async def ask(call: CallRouting) -> MetadataResponse:
             min_version = _IDS_SINCE if any_id else _NO_CREATION_SINCE
             return await call.to_any(build, api=MetadataRequest, min_version=min_version)
 
-        return await self._requests.once(ask, timeout_ms)
+        return await self._retries.once(ask, timeout_ms)
 
     async def create_partitions(
         self,
@@ -229,7 +229,7 @@ class TopicAdmin:
         """
         wanted = {name: NewPartitions(p) if isinstance(p, int) else p for name, p in partitions.items()}
 
-        async def do_round(names: list[str], call: AdminCall) -> Mapping[str, Exception | None]:
+        async def do_round(names: list[str], call: CallRouting) -> Mapping[str, Exception | None]:
             topics = [
                 CreatePartitionsTopic(
                     name=name,
@@ -243,11 +243,11 @@ class TopicAdmin:
             request = CreatePartitionsRequest(topics=topics, timeout_ms=call.left_ms, validate_only=validate_only)
             response = await call.to_controller(request)
             return {
-                r.name: self._requests.error(r.error_code, f"topic {r.name!r}", r.error_message)
+                r.name: self._retries.error(r.error_code, f"topic {r.name!r}", r.error_message)
                 for r in response.results
             }
 
-        await self._requests.change(wanted, do_round, timeout_ms)
+        await self._retries.change(wanted, do_round, timeout_ms)
 
 
 def _configs(found: Iterable[CreatableTopicConfigs] | None) -> dict[str, ConfigEntry] | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from triokafka.client.admin.call import AdminCall
+from triokafka.client.admin.call_routing import CallRouting
 from triokafka.client.admin.partitions import PartitionAdmin
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.transaction_types import (
     FencedProducer,
     HangingTransaction,
@@ -42,8 +42,8 @@ _OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpoch
 class TransactionAdmin:
     """The part of `AdminClient` about transactions."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     # ---------------------------------------------------------------- looking
 
@@ -78,13 +78,13 @@ class TransactionAdmin:
         )
 
         async def do_round(
-            brokers: list[int], call: AdminCall
+            brokers: list[int], call: CallRouting
         ) -> Mapping[int, tuple[TransactionListing, ...] | Exception]:
             async def ask(
-                node_id: int, items: list[int], call: AdminCall
+                node_id: int, items: list[int], call: CallRouting
             ) -> Mapping[int, tuple[TransactionListing, ...] | Exception]:
                 response = await call.to_node(node_id, request, min_version=low)
-                self._requests.check(response.error_code, f"transactions of broker {node_id}")
+                self._retries.check(response.error_code, f"transactions of broker {node_id}")
                 if response.unknown_state_filters:
                     raise InvalidRequestError(f"states that do not exist: {', '.join(response.unknown_state_filters)}")
                 return {
@@ -96,10 +96,10 @@ class TransactionAdmin:
 
             return await call.side_by_side({broker: [broker] for broker in brokers}, ask)
 
-        time_left = self._requests.countdown(timeout_ms)
+        time_left = self._retries.countdown(timeout_ms)
         if broker_ids is None:
-            broker_ids = sorted(node.node_id for node in await self._requests.brokers(time_left()))
-        return await self._requests.each(broker_ids, do_round, time_left())
+            broker_ids = sorted(node.node_id for node in await self._retries.brokers(time_left()))
+        return await self._retries.each(broker_ids, do_round, time_left())
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
@@ -110,7 +110,7 @@ class TransactionAdmin:
         """
 
         async def ask(
-            node: Node, items: list[str], call: AdminCall
+            node: Node, items: list[str], call: CallRouting
         ) -> Mapping[str, TransactionDescription | Exception]:
             response = await call.to_node(node.node_id, DescribeTransactionsRequest(transactional_ids=items))
             return {
@@ -127,7 +127,7 @@ class TransactionAdmin:
                 for found in response.transaction_states
             }
 
-        return await self._requests.each_group(transactional_ids, ask, timeout_ms, key_type=_TRANSACTION)
+        return await self._retries.each_group(transactional_ids, ask, timeout_ms, key_type=_TRANSACTION)
 
     async def find_hanging_transactions(
         self,
@@ -144,9 +144,9 @@ class TransactionAdmin:
         the brokers' ``transaction.max.timeout.ms``: every other transaction is ended by its coordinator. ``now_ms`` is
         the present time in ms since the epoch, by default this machine's.
         """
-        now = self._requests.world.wall_ms() if now_ms is None else now_ms
-        time_left = self._requests.countdown(timeout_ms)
-        producers = await PartitionAdmin(self._requests).describe_producers(partitions, timeout_ms=time_left())
+        now = self._retries.world.wall_ms() if now_ms is None else now_ms
+        time_left = self._retries.countdown(timeout_ms)
+        producers = await PartitionAdmin(self._retries).describe_producers(partitions, timeout_ms=time_left())
         candidates = [
             HangingTransaction(
                 partition,
@@ -196,7 +196,7 @@ class TransactionAdmin:
             ClusterAuthorizationFailedError: the principal may not do this.
         """
 
-        async def do_round(items: list[TopicPartition], call: AdminCall) -> Mapping[TopicPartition, Exception | None]:
+        async def do_round(items: list[TopicPartition], call: CallRouting) -> Mapping[TopicPartition, Exception | None]:
             outcomes: dict[TopicPartition, Exception | None] = {}
             for node_id, group in (await call.by_leader(items, outcomes)).items():
                 request = WriteTxnMarkersRequest(
@@ -218,10 +218,10 @@ class TransactionAdmin:
                     for topic in marker.topics:
                         for p in topic.partitions:
                             tp = TopicPartition(topic.name, p.partition_index)
-                            outcomes[tp] = self._requests.error(p.error_code, f"the transaction in {tp}")
+                            outcomes[tp] = self._retries.error(p.error_code, f"the transaction in {tp}")
             return outcomes
 
-        await self._requests.change([partition], do_round, timeout_ms)
+        await self._retries.change([partition], do_round, timeout_ms)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_ms: float | None = None
@@ -231,7 +231,7 @@ class TransactionAdmin:
         The running producers fail with `ProducerFencedError`; ones that start later are not affected.
         """
 
-        async def ask(node: Node, items: list[str], call: AdminCall) -> Mapping[str, FencedProducer | Exception]:
+        async def ask(node: Node, items: list[str], call: CallRouting) -> Mapping[str, FencedProducer | Exception]:
             outcomes: dict[str, FencedProducer | Exception] = {}
             for transactional_id in items:
                 request = InitProducerIdRequest(
@@ -243,7 +243,7 @@ class TransactionAdmin:
                 )
             return outcomes
 
-        return await self._requests.each_group(transactional_ids, ask, timeout_ms, key_type=_TRANSACTION)
+        return await self._retries.each_group(transactional_ids, ask, timeout_ms, key_type=_TRANSACTION)
 
     async def force_terminate_transaction(self, transactional_id: str, *, timeout_ms: float | None = None) -> None:
         """Abort the open transaction of a transactional id through its coordinator, and fence its producer.
@@ -251,7 +251,7 @@ class TransactionAdmin:
         Raises:
             TransactionalIdNotFoundError: no producer has used the id, or it has expired.
         """
-        time_left = self._requests.countdown(timeout_ms)
+        time_left = self._retries.countdown(timeout_ms)
         described = await self.describe_transactions([transactional_id], timeout_ms=time_left())
         if isinstance(described.errors.get(transactional_id), TransactionalIdNotFoundError):
             described[transactional_id]  # raises
@@ -260,9 +260,9 @@ class TransactionAdmin:
 
     def _error(self, code: int, transactional_id: str) -> Exception | None:
         """The error of a transactional id. A coordinator that moved is looked up again."""
-        error = self._requests.error(code, f"transactional id {transactional_id!r}")
+        error = self._retries.error(code, f"transactional id {transactional_id!r}")
         if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
-            self._requests.client.forget_coordinator(transactional_id, _TRANSACTION)
+            self._retries.client.forget_coordinator(transactional_id, _TRANSACTION)
         return error
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from triokafka.client.admin.call import AdminCall
-from triokafka.client.admin.requests import AdminRequests
+from triokafka.client.admin.call_routing import CallRouting
+from triokafka.client.admin.retries import AdminRetries
 from triokafka.client.admin.types import Results
 from triokafka.protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -46,8 +46,8 @@ class UserScramCredentialUpsertion:
 class UserAdmin:
     """The part of `AdminClient` about SCRAM users."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
+    def __init__(self, retries: AdminRetries) -> None:
+        self._retries = retries
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None, *, timeout_ms: float | None = None
@@ -64,11 +64,11 @@ class UserAdmin:
             return Results({}, {})
         asked = None if names is None else [UserName(name=name) for name in names]
         request = DescribeUserScramCredentialsRequest(users=asked)
-        response = await self._requests.ask_any(request, "users", timeout_ms)
+        response = await self._retries.ask_any(request, "users", timeout_ms)
         found: dict[str, dict[ScramMechanism, int]] = {}
         failed: dict[str, Exception] = {}
         for result in response.results:
-            error = self._requests.error(result.error_code, f"the user {result.user!r}", result.error_message)
+            error = self._retries.error(result.error_code, f"the user {result.user!r}", result.error_message)
             if error is not None:
                 failed[result.user] = error
             else:
@@ -98,7 +98,7 @@ class UserAdmin:
                 raise ValueError(f"two alterations are about the user {one.user!r}: a broker accepts one per request")
             by_user[one.user] = self._change(one)
 
-        async def do_round(users: list[str], call: AdminCall) -> Mapping[str, Exception | None]:
+        async def do_round(users: list[str], call: CallRouting) -> Mapping[str, Exception | None]:
             changes = [by_user[user] for user in users]
             request = AlterUserScramCredentialsRequest(
                 deletions=[one for one in changes if isinstance(one, ScramCredentialDeletion)],
@@ -106,18 +106,18 @@ class UserAdmin:
             )
             response = await call.to_controller(request)
             return {
-                result.user: self._requests.error(result.error_code, f"the user {result.user!r}", result.error_message)
+                result.user: self._retries.error(result.error_code, f"the user {result.user!r}", result.error_message)
                 for result in response.results
             }
 
-        await self._requests.change(by_user, do_round, timeout_ms)
+        await self._retries.change(by_user, do_round, timeout_ms)
 
     def _change(
         self, one: UserScramCredentialUpsertion | UserScramCredentialDeletion
     ) -> ScramCredentialUpsertion | ScramCredentialDeletion:
         if isinstance(one, UserScramCredentialDeletion):
             return ScramCredentialDeletion(name=one.user, mechanism=one.mechanism.value)
-        salt = self._requests.world.random_bytes(_SALT_BYTES) if one.salt is None else one.salt
+        salt = self._retries.world.random_bytes(_SALT_BYTES) if one.salt is None else one.salt
         salted = one.salted_password
         if salted is None:
             if not one.password:

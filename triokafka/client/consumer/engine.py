@@ -20,7 +20,8 @@ from triokafka.client.consumer.log_offsets import LogOffsets
 from triokafka.client.consumer.membership.group_membership import GroupMembership
 from triokafka.client.consumer.membership.leave_sender import LEAVE_TIMEOUT
 from triokafka.client.consumer.missing_topics import MissingTopics
-from triokafka.client.consumer.position_finder import RESET_POLICIES, PositionFinder
+from triokafka.client.consumer.offset_reset import RESET_POLICIES
+from triokafka.client.consumer.position_finder import PositionFinder
 from triokafka.client.consumer.rebalance.composition import compose_group
 from triokafka.client.consumer.record_wait import ConsumerWakeup, RecordWait
 from triokafka.client.consumer.recreated_topics import RecreatedTopics

@@ -23,6 +23,8 @@ from triokafka.client.consumer.fetch_buffer import FetchBuffer
 from triokafka.client.consumer.fetch_counters import FetchCounters
 from triokafka.client.consumer.fetch_log import FetchLog
 from triokafka.client.consumer.fetch_plan import FetchPlanner, FetchRound
+from triokafka.client.consumer.log_offsets import ISOLATION_LEVELS
+from triokafka.client.consumer.offset_reset import reset_out_of_range
 from triokafka.client.consumer.partition_state import PartitionState
 from triokafka.client.consumer.preferred_replicas import PreferredReplicas
 from triokafka.client.consumer.subscription_state import SubscriptionState
@@ -40,7 +42,6 @@ _FIRST_VERSION_WITH_IDS: Final = 13
 _NEVER: Final = float("inf")
 _MOST_FRUITLESS: Final = 10
 """Fetches in a row that may bring nothing although the broker did not wait; further ones come after a back-off."""
-ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 
 
 class _Outcome(enum.Enum):
@@ -409,11 +410,7 @@ class Fetcher:
         error = data.error
         self.buffer.remove(data)
         if isinstance(error, errors.OffsetOutOfRangeError):
-            reset = self._subscription.default_reset
-            if reset is not None:
-                logger.info("%s; resetting the position", error)
-                self._subscription.request_reset(data.partition, reset)
-                self._on_reset()
-                return
-        if error is not None:
+            reset_out_of_range(self._subscription, data.partition, error)
+            self._on_reset()
+        elif error is not None:
             raise error

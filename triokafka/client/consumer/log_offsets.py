@@ -13,7 +13,6 @@ import trio
 
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
-from triokafka.client.consumer.fetcher import ISOLATION_LEVELS
 from triokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -35,6 +34,7 @@ T = TypeVar("T")
 _Question: TypeAlias = Callable[[int, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, T | KafkaError]]]
 """Queries a leader, given by its node id, about partitions that it leads."""
 
+ISOLATION_LEVELS: Final = {"read_uncommitted": 0, "read_committed": 1}
 _CONSUMER: Final = -1
 
 

@@ -6,7 +6,7 @@ It runs in the background, so that a `poll` with a short timeout, or a cancelled
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import trio
@@ -16,21 +16,20 @@ from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.failure_tracker import FailureTracker
 from triokafka.client.consumer.group_offsets import GroupIdentity, GroupOffsets
 from triokafka.client.consumer.log_offsets import LogOffsets
-from triokafka.client.consumer.subscription_state import EARLIEST, LATEST, SubscriptionState
+from triokafka.client.consumer.offset_reset import OffsetReset
+from triokafka.client.consumer.subscription_state import SubscriptionState
 from triokafka.client.consumer.truncation_check import TruncationCheck
 from triokafka.errors import (
     KafkaError,
     LogTruncationError,
     NoOffsetForPartitionError,
-    UnknownTopicOrPartitionError,
 )
 from triokafka.network.network_client import NetworkClient
-from triokafka.structs import OffsetAndTimestamp, TopicPartition, first_names
+from triokafka.structs import TopicPartition, first_names
 
 logger = logging.getLogger(__name__)
 
 _WHAT: Final = "looking up the positions of the assigned partitions"
-RESET_POLICIES: Final[dict[str, int | None]] = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 
 
 class PositionFinder:
@@ -54,6 +53,7 @@ class PositionFinder:
         self._world = network.world
         self._subscription = subscription
         self._log_offsets = LogOffsets(options, network, self._note)
+        self._offset_reset = OffsetReset(network, subscription, self._log_offsets, on_progress)
         self._truncation = TruncationCheck(network, subscription, self._log_offsets, on_progress)
         self._group_offsets = GroupOffsets(options, network, member, self._note)
         self._failures = failures
@@ -144,7 +144,7 @@ class PositionFinder:
                 errors.append(error)
         resets = self._subscription.awaiting_reset()
         if resets:
-            errors += await self._reset(resets, deadline)
+            errors += await self._offset_reset.look_up(resets, deadline)
         suspects = self._subscription.awaiting_validation()
         if suspects and all(error.retriable for error in errors):
             failure = await self._truncation.validate(suspects, deadline)
@@ -177,49 +177,3 @@ class PositionFinder:
             )
             missing.partitions = frozenset(lost)
             raise missing
-
-    async def _reset(self, resets: list[tuple[TopicPartition, int, int]], deadline: float) -> list[KafkaError]:
-        wanted = {partition: (version, to) for partition, version, to in resets}
-        late: dict[TopicPartition, int] = {}
-        errors: list[KafkaError | None] = []
-
-        def take(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
-            for partition, offset in found.items():
-                version, to = wanted[partition]
-                if offset is not None:
-                    self._subscription.resolve(partition, version, offset.offset, offset.leader_epoch)
-                    logger.info("position of %s reset to %d", partition, offset.offset)
-                elif to >= 0:
-                    late[partition] = version  # no record has such a late timestamp: start behind the last one
-                else:
-                    missing = NoOffsetForPartitionError(f"the leader of {partition} knows no such offset")
-                    missing.partitions = frozenset([partition])
-                    errors.append(missing)
-            self._on_progress()
-
-        def take_ends(found: Mapping[TopicPartition, OffsetAndTimestamp | None]) -> None:
-            for partition, end in found.items():
-                if end is not None:
-                    self._subscription.resolve(partition, late[partition], end.offset, end.leader_epoch)
-
-        asked = {partition: to for partition, _, to in resets}
-        errors.append(await self._log_offsets.offsets_as_they_come(asked, take, deadline=deadline))
-        self._begin_missing_topics_at_the_start()
-        if late:
-            ends = dict.fromkeys(late, LATEST)
-            errors.append(await self._log_offsets.offsets_as_they_come(ends, take_ends, deadline=deadline))
-        return [error for error in errors if error is not None]
-
-    def _begin_missing_topics_at_the_start(self) -> None:
-        """Begin at the first record of a topic that does not exist yet, instead of at its end.
-
-        All its records will have been sent after the program asked for the end.
-        """
-        metadata = self._network.metadata
-        for partition, _, to in self._subscription.awaiting_reset():
-            if (
-                to == LATEST
-                and partition.topic not in metadata.cluster.topics
-                and isinstance(metadata.error_for(partition.topic), UnknownTopicOrPartitionError)
-            ):
-                self._subscription.request_reset(partition, EARLIEST)

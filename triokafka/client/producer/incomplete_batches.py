@@ -6,16 +6,13 @@ Pure: no I/O, no waiting, time is an argument (seconds on the world's clock).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.partition_queue import PartitionQueue
-from triokafka.errors import KafkaError, KafkaTimeoutError
+from triokafka.errors import KafkaError
 from triokafka.structs import TopicPartition
-
-_NEVER: Final = float("inf")
 
 
 def _raise(error: BaseException) -> None:
@@ -181,51 +178,26 @@ class IncompleteBatches:
         pieces[-1].reserved += lent % len(pieces)
         self._release(batch)
 
-    def take_expired(
-        self, now: float, explain: Callable[[ProducerBatch], str] = lambda batch: ""
-    ) -> list[ProducerBatch]:
-        """Fail the batches older than the delivery timeout, queued or on the wire, the oldest first.
-
-        ``explain`` ends the error message of a batch with the reason of the delay.
-        """
-        expired: list[ProducerBatch] = []
-        for batch in self.unsettled:
-            # Compared as `next_expiry` does, or rounding could make the sender wait for 0 seconds again and again.
-            if batch.created_at + self.settings.delivery_timeout > now:
-                break
-            expired.append(batch)
-        # Write all messages first: a batch may be delayed by one that fails here too.
-        for batch, error in [(batch, _expiry_error(batch, now, explain(batch))) for batch in expired]:
-            if not batch.on_wire:
-                self._unqueue(batch)
-            self.fail(batch, error)
-        return expired
-
-    def next_expiry(self, now: float) -> float:
-        """Seconds until the oldest batch expires; infinity without one."""
-        for batch in self.unsettled:
-            return max(0.0, batch.created_at + self.settings.delivery_timeout - now)
-        return _NEVER
-
     def abort(self, make_error: Callable[[ProducerBatch], Exception]) -> None:
         """Fail all unsettled batches: the producer is closed or has failed."""
         for batch, error in [(batch, make_error(batch)) for batch in self.unsettled]:
             if not batch.on_wire:
-                self._unqueue(batch)
+                self.unqueue(batch)
             self.fail(batch, error)
 
     def begin_abort(self, error: Exception) -> None:
         """Fail all unsettled batches that no request carries, and later those whose request ends without success."""
         self._abort_error = error
         for batch in [batch for batch in self.unsettled if not batch.on_wire]:
-            self._unqueue(batch)
+            self.unqueue(batch)
             self.fail(batch, error)
 
     def end_abort(self) -> None:
         """Retry failed batches again; does nothing without an abort."""
         self._abort_error = None
 
-    def _unqueue(self, batch: ProducerBatch) -> None:
+    def unqueue(self, batch: ProducerBatch) -> None:
+        """Take a batch that is to be settled out of its queue."""
         queue = self.unreleased[batch]
         batch.close()
         if queue.compressor is not None:
@@ -257,7 +229,7 @@ class IncompleteBatches:
 
     def discard(self, batch: ProducerBatch) -> None:
         """Drop a batch without records: writing its first one failed."""
-        self._unqueue(batch)
+        self.unqueue(batch)
         batch.settle()
         self._settled(batch)
         self._release(batch)
@@ -276,7 +248,7 @@ class IncompleteBatches:
             f" {self.settings.compression_type}: {reason!r}"
         )
         error.__cause__ = reason
-        self._unqueue(batch)
+        self.unqueue(batch)
         self.fail(batch, error)
 
     # ---------------------------------------------------------------- idempotence
@@ -304,14 +276,3 @@ class IncompleteBatches:
             if not sequences.unresolved and (sequences.bump_due or not sequences.bump_wanted):
                 del self._disturbed[topic_partition]
         return restarts
-
-
-def _expiry_error(batch: ProducerBatch, now: float, why: str) -> KafkaTimeoutError:
-    waited = round((now - batch.created_at) * 1000)
-    tried = f"after {batch.attempts} attempts" if batch.attempts else "never sent"
-    error = KafkaTimeoutError(
-        f"{batch.count} records for {batch.topic_partition} were not acknowledged within {waited} ms"
-        f" (delivery_timeout_ms), {tried}{why}"
-    )
-    error.__cause__ = batch.last_error
-    return error

@@ -37,10 +37,10 @@ from triokafka.client.producer.metrics import take_metrics
 from triokafka.client.producer.partition_stream import PartitionStream
 from triokafka.client.producer.partitioner import RecordPartitioner
 from triokafka.client.producer.plugins import install_plugins
+from triokafka.client.producer.record_appender import RecordAppender
 from triokafka.client.producer.record_serializer import RecordSerializer
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.settled_event import SettledEvent
-from triokafka.client.producer.slow_path import SlowPath
 from triokafka.client.producer.topic_states import TopicStates
 from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.client.producer.transactions.transaction import Transaction
@@ -163,7 +163,7 @@ class Producer:
             self._pusher = MetricsPusher(self._client, traffic, self._tasks, self._metrics.values, resource)
         self._client.add_listener(wakeup.wake)
         serializer = RecordSerializer(opts, self._world.wall_ms)
-        self._slow_path = SlowPath(
+        self._slow_path = RecordAppender(
             self._topics,
             serializer,
             self._opener,

@@ -13,6 +13,7 @@ import trio
 
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch_expiry import next_expiry, take_expired
 from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.counters import new_counters
 from triokafka.client.producer.idempotence import Idempotence
@@ -143,11 +144,11 @@ class Sender:
         before."""
         accumulator, client = self._accumulator, self._client
         self.idempotence.restart_partitions()
-        expiry = self._batches.next_expiry(now)
+        expiry = next_expiry(self._batches, now)
         if expiry <= 0:
-            for batch in self._batches.take_expired(now, self.why_unacknowledged):
+            for batch in take_expired(self._batches, now, self.why_unacknowledged):
                 self.counters["record_expired_total"] += batch.count
-            expiry = self._batches.next_expiry(now)
+            expiry = next_expiry(self._batches, now)
         accumulator.start_compressing()
         if not accumulator.active:
             accumulator.note_refusals((), now)

@@ -1,7 +1,7 @@
 """One consumer group under the classic protocol: its members, its generation, and the votes for its protocol.
 
-A plain object. It checks transitions and member identity. `rebalance`, `join`, `sync` and `liveness` decide when to
-rebalance and which requests to answer. Timers live in the shard's queue.
+A plain object. It checks transitions and member identity. `rebalance`, `join`, `sync`, `leaving` and `expired_members`
+decide when to rebalance and which requests to answer. Timers live in the shard's queue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from triokafka.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
     IllegalStateError,
-    RebalanceInProgressError,
     UnknownMemberIdError,
 )
 from triokafka.protocol.api.join_group import JoinGroupResponse
@@ -265,33 +264,3 @@ class ClassicGroup:
                 self._supporters[name] = count
             else:
                 del self._supporters[name]
-
-    # --- offsets ---
-
-    def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool = False
-    ) -> Member | None:
-        """Check that an offset commit is allowed, and return the member that it names, if any.
-
-        A commit in a transaction may name no member, since older clients cannot, and may come while the group waits
-        for its leader's assignment.
-
-        Raises:
-            UnknownMemberIdError: no such member; the commit names no member while the group has some; or the group is
-                Dead.
-            FencedInstanceIdError: another member now has the instance id.
-            IllegalGenerationError: the commit is from another generation.
-            RebalanceInProgressError: the member is in the new generation, whose assignment is not stored yet.
-        """
-        if self.state is GroupState.DEAD:
-            raise UnknownMemberIdError(f"group {self.group_id!r} is dead")
-        if generation < 0 and self.state is GroupState.EMPTY:
-            return None
-        if generation < 0 and not member_id and instance_id is None:
-            if in_transaction:
-                return None
-            raise UnknownMemberIdError(f"group {self.group_id!r} has members; only members may commit")
-        member = self.member_of_generation(member_id, instance_id, generation)
-        if self.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
-            raise RebalanceInProgressError(f"group {self.group_id!r} is waiting for its leader's assignment")
-        return member

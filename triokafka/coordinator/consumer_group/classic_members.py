@@ -15,10 +15,11 @@ from triokafka.coordinator.classic_group import rebalance
 from triokafka.coordinator.classic_group.join import Joiner
 from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
-from triokafka.coordinator.consumer_group import sessions
-from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, Step, advance, hash_of_topics
+from triokafka.coordinator.consumer_group import timers
+from triokafka.coordinator.consumer_group.advance import Step, advance
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.embedded import owned_by, write_assignment
+from triokafka.coordinator.consumer_group.group_epoch import Circumstances, RequestingMember, hash_of_topics
 from triokafka.coordinator.consumer_group.leaving import depart
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
@@ -82,8 +83,8 @@ def join(
 
     def appended(now: GroupEffects) -> None:
         if known_as is not None and known_as != member_id:
-            sessions.end(group.group_id, known_as, now)
-        sessions.joined(shard.consumer_groups[group.group_id], member_id, now)
+            timers.end(group.group_id, known_as, now)
+        timers.joined(shard.consumer_groups[group.group_id], member_id, now)
 
     effects.on_appended = appended
 
@@ -211,8 +212,8 @@ def sync(
     traits = _classic_member(group, member_id, request.group_instance_id, request.generation_id)
     progress = group.progress_of(member_id)
     if progress.epoch < group.epoch and progress.state is not MemberState.UNREVOKED_PARTITIONS:
-        effects.timers.cancel(sessions.sync_timer(group.group_id, member_id))  # it has synced; now it must rejoin
-        sessions.expect_join(group, member_id, effects)
+        effects.timers.cancel(timers.sync_timer(group.group_id, member_id))  # it has synced; now it must rejoin
+        timers.expect_join(group, member_id, effects)
         raise errors.RebalanceInProgressError(f"group {group.group_id!r} is in epoch {group.epoch}: rejoin")
     # Before a member's first join of the consumer group, it knows the classic group's protocol, maybe not its first.
     protocol = request.protocol_name if request.protocol_name is not None else traits.protocols[0][0]
@@ -222,8 +223,8 @@ def sync(
             f"member {member_id} supports {', '.join(name for name, _ in traits.protocols)} of type"
             f" {CONSUMER_PROTOCOL_TYPE!r}, but the request names {protocol!r} of type {request.protocol_type!r}"
         )
-    effects.timers.cancel(sessions.sync_timer(group.group_id, member_id))
-    sessions.start(group.group_id, member_id, traits.session_timeout_ms, effects)
+    effects.timers.cancel(timers.sync_timer(group.group_id, member_id))
+    timers.start(group.group_id, member_id, traits.session_timeout_ms, effects)
     assignment = write_assignment(progress.assigned_partitions, shard.topics, metadata)
     response = SyncGroupResponse(protocol_type=CONSUMER_PROTOCOL_TYPE, protocol_name=protocol, assignment=assignment)
     effects.answer(reply, response)
@@ -245,7 +246,7 @@ def heartbeat(
     """
     member_id = request.member_id
     traits = _classic_member(group, member_id, request.group_instance_id, request.generation_id)
-    sessions.start(group.group_id, member_id, traits.session_timeout_ms, effects)
+    timers.start(group.group_id, member_id, traits.session_timeout_ms, effects)
     must_rejoin = group.must_rejoin(member_id)
     if not must_rejoin and group.topics_version != shard.topics.version:
         metadata_hash = hash_of_topics(group.wanted_topics(), shard.topics)
@@ -255,7 +256,7 @@ def heartbeat(
             effects.write(EpochChange(group.group_id, (group.epoch + 1, metadata_hash)))
             must_rejoin = True
     if must_rejoin:  # only once the new epoch, if any, is appended
-        effects.on_appended = partial(sessions.expect_join, group, member_id)
+        effects.on_appended = partial(timers.expect_join, group, member_id)
     effects.answer(reply, HeartbeatResponse(error_code=errors.RebalanceInProgressError.code if must_rejoin else 0))
 
 

@@ -34,7 +34,6 @@ from triokafka.errors import (
     IllegalGenerationError,
     StaleMemberEpochError,
     UnknownMemberIdError,
-    UnsupportedVersionError,
 )
 
 
@@ -251,54 +250,6 @@ class ConsumerGroup:
         """Whether a member subscribes to the topic."""
         return topic in self.wanted_topics()
 
-    def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        member_epoch: int,
-        partitions: Iterable[tuple[UUID, int]],
-        *,
-        knows_epochs: bool = True,
-    ) -> None:
-        """Check that an offset commit on ``partitions`` is allowed. A group without members accepts commits from
-        anyone. ``knows_epochs``: the request's version has member epochs.
-
-        A commit of an older epoch is accepted if the member already owned the partitions in that epoch (KIP-1251): it
-        may have been in flight while the member advanced. The generation of a classic member is its epoch.
-
-        Raises:
-            UnknownMemberIdError: the group has no such member.
-            FencedInstanceIdError: another member now has the instance id.
-            UnsupportedVersionError: a member of the consumer protocol must use a newer version.
-            StaleMemberEpochError: the member is in another epoch; it must heartbeat, and may then retry.
-            IllegalGenerationError: the same for a classic member; it must rejoin.
-        """
-        if member_epoch < 0 and not self.profiles:
-            return
-        progress = self._progress_of_requester(member_id, instance_id)
-        if not knows_epochs and self.profiles[member_id].classic is None:
-            raise UnsupportedVersionError("members of a consumer group must use OffsetCommit v9 or later")
-        if member_epoch == progress.epoch:
-            return
-        if member_epoch < progress.epoch and all(
-            progress.assigned.get(topic_id, {}).get(number, member_epoch + 1) <= member_epoch
-            for topic_id, number in partitions
-        ):
-            return
-        self._refuse_epoch(member_id, member_epoch, progress)
-
-    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check that a member may fetch offsets. A request that names no member is always allowed.
-
-        Raises:
-            UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError: as `check_commit`.
-        """
-        if member_epoch < 0 and not member_id:
-            return
-        progress = self._progress_of_requester(member_id or "", None)
-        if member_epoch != progress.epoch:
-            self._refuse_epoch(member_id or "", member_epoch, progress)
-
     def requesting_member(self, member_id: str, instance_id: str | None) -> str:
         """Return the id of the member that a request names, after checking its instance id.
 
@@ -316,14 +267,21 @@ class ConsumerGroup:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         return member_id
 
-    def _progress_of_requester(self, member_id: str, instance_id: str | None) -> MemberProgress:
+    def progress_of_requester(self, member_id: str, instance_id: str | None) -> MemberProgress:
+        """Return the state of the member that a request for offsets names. Raises as `requesting_member`."""
         if member_id not in self.profiles:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}")
         if instance_id is not None and self.static_members.get(instance_id, member_id) != member_id:
             raise FencedInstanceIdError(f"instance {instance_id!r} of group {self.group_id!r} is now another member")
         return self.progress_of(member_id)
 
-    def _refuse_epoch(self, member_id: str, member_epoch: int, progress: MemberProgress) -> None:
+    def refuse_epoch(self, member_id: str, member_epoch: int, progress: MemberProgress) -> None:
+        """Refuse a request for offsets from another epoch.
+
+        Raises:
+            StaleMemberEpochError: the member must heartbeat, and may then retry.
+            IllegalGenerationError: the same for a classic member; it must rejoin.
+        """
         if self.profiles[member_id].classic is not None:
             raise IllegalGenerationError(
                 f"member {member_id} of group {self.group_id!r} is in generation {progress.epoch}, not {member_epoch}"

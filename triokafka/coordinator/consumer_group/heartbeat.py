@@ -6,8 +6,14 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from triokafka import errors
-from triokafka.coordinator.consumer_group.advance import Circumstances, RequestingMember, advance
+from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.classic_group.stored_group import group_removal
+from triokafka.coordinator.consumer_group import timers
+from triokafka.coordinator.consumer_group.advance import advance
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
+from triokafka.coordinator.consumer_group.group_epoch import Circumstances, RequestingMember
 from triokafka.coordinator.consumer_group.member import (
     JOINING,
     LEAVING,
@@ -17,9 +23,19 @@ from triokafka.coordinator.consumer_group.member import (
     Partitions,
     partitions_of,
 )
+from triokafka.coordinator.consumer_group.migration import upgrade
 from triokafka.coordinator.consumer_group.records import ConsumerGroupChange
 from triokafka.coordinator.consumer_group.target_assignment import STRATEGIES
-from triokafka.protocol.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from triokafka.coordinator.group.group_shard import GroupShard
+from triokafka.coordinator.group.records import GroupEffects
+from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
+from triokafka.coordinator.runtime.reply import Reply
+from triokafka.protocol.api.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
 
 _FIRST_OWN_IDS: Final = 1
 
@@ -120,7 +136,77 @@ def leaves(request: ConsumerGroupHeartbeatRequest) -> bool:
     return request.member_epoch in (LEAVING, LEAVING_FOR_NOW)
 
 
-def heartbeat(group: ConsumerGroup, beat: Beat, at: Circumstances) -> HeartbeatOutcome:
+def heartbeat(
+    shard: GroupShard,
+    group_id: str,
+    beat: Beat,
+    reply: Reply[ConsumerGroupHeartbeatResponse],
+    effects: GroupEffects,
+    may_describe: TopicFilter = any_topic,
+) -> None:
+    """Handle the heartbeat of a member that stays. A joining member creates the group if it does not exist, replaces a
+    classic group without members, and converts a classic group with members to a consumer group.
+
+    Raises:
+        GroupIdNotFoundError: the group does not exist, or is a classic group that cannot be converted.
+        KafkaError: see `decide`.
+    """
+    group = shard.consumer_groups.get(group_id)
+    if group is None:
+        classic = shard.groups.get(group_id)
+        if not beat.is_joining:
+            raise errors.GroupIdNotFoundError(f"consumer group {group_id!r} does not exist")
+        if classic is None:
+            group = ConsumerGroup(group_id)
+        elif classic.state is GroupState.EMPTY:
+            _replace_classic(shard, classic, effects)
+            group = ConsumerGroup(group_id)
+        else:
+            group = upgrade(shard, classic, effects)
+    before = group.progress.get(beat.member_id)
+    replaced = group.static_members.get(beat.instance_id) if beat.instance_id is not None else None
+    outcome = decide(group, beat, Circumstances.of(shard, group_id, effects, may_describe))
+    effects.write(*outcome.changes)
+    timers.start(group_id, beat.member_id, shard.session_timeout_ms(group_id), effects)
+    timeout_ms = outcome.profile.rebalance_timeout_ms
+
+    def appended(now: GroupEffects) -> None:
+        if replaced is not None and replaced != beat.member_id:
+            timers.end(group_id, replaced, now)
+        # Only after the append: a step that could not be written must not extend the deadline of the step before it.
+        timers.watch_revocation(group_id, beat.member_id, before, outcome.progress, timeout_ms, now)
+
+    if effects.on_appended is None:  # `upgrade` has its own callback, which starts the deadlines of all members
+        effects.on_appended = appended
+    effects.answer(reply, _answer(beat, outcome, shard.heartbeat_interval_ms(group_id)))
+
+
+def _answer(beat: Beat, outcome: HeartbeatOutcome, heartbeat_interval_ms: int) -> ConsumerGroupHeartbeatResponse:
+    response = ConsumerGroupHeartbeatResponse(
+        member_id=beat.member_id,
+        member_epoch=outcome.progress.epoch,
+        heartbeat_interval_ms=heartbeat_interval_ms,
+    )
+    if outcome.includes_assignment:
+        response.assignment = Assignment(topic_partitions=_topic_partitions(outcome.progress.assigned_partitions))
+    return response
+
+
+def _topic_partitions(partitions: Partitions) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(topic_id=topic_id, partitions=sorted(partitions[topic_id])) for topic_id in sorted(partitions)
+    ]
+
+
+def _replace_classic(shard: GroupShard, classic: ClassicGroup, effects: GroupEffects) -> None:
+    for member_id in list(classic.pending_members):
+        classic.remove(member_id)
+        effects.timers.cancel(rebalance.session_timer(classic, member_id))
+    if shard.is_stored(classic.group_id):
+        effects.write(group_removal(classic.group_id))
+
+
+def decide(group: ConsumerGroup, beat: Beat, at: Circumstances) -> HeartbeatOutcome:
     """Decide the consequences of a heartbeat.
 
     Raises:

@@ -18,10 +18,11 @@ from triokafka.coordinator.classic_group.member import Member, MemberProtocol
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE, group_change, group_removal
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
-from triokafka.coordinator.consumer_group import sessions
-from triokafka.coordinator.consumer_group.advance import hash_of_topics, removal_of
+from triokafka.coordinator.consumer_group import timers
+from triokafka.coordinator.consumer_group.advance import removal_of
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.embedded import owned_by, read_assignment, write_assignment
+from triokafka.coordinator.consumer_group.group_epoch import hash_of_topics
 from triokafka.coordinator.consumer_group.member import (
     ClassicTraits,
     MemberProfile,
@@ -86,7 +87,7 @@ def upgrade(shard: GroupShard, classic: ClassicGroup, effects: GroupEffects) -> 
             if joining is not None:
                 now.answer(joining, joined(member.member_id, classic.generation, member.protocols[0].name))
             rebalance.answer_waiting(classic, member, RebalanceInProgressError.code, now)
-        sessions.start_all(shard.consumer_groups[classic.group_id], shard.session_timeout_ms(classic.group_id), now)
+        timers.start_all(shard.consumer_groups[classic.group_id], shard.session_timeout_ms(classic.group_id), now)
         classic.transition_to(GroupState.DEAD, now.at.wall_ms)
 
     effects.on_appended = upgraded
@@ -235,7 +236,7 @@ def downgrade(shard: GroupShard, group: ConsumerGroup, classic: ClassicGroup, ef
         now.note(f"group {classic.group_id!r} (epoch {epoch}) became a classic group")
         shard.groups[classic.group_id] = classic
         for member_id in members:
-            sessions.end(classic.group_id, member_id, now)
+            timers.end(classic.group_id, member_id, now)
         for member in classic.members.values():
             rebalance.start_session(classic, member, now)
         if classic.state_timestamp_ms == NEEDS_REBALANCE:

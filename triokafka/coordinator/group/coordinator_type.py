@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
-from triokafka.coordinator.classic_group import liveness, rebalance
-from triokafka.coordinator.consumer_group import leaving
+from triokafka.coordinator.classic_group import expired_members, rebalance
+from triokafka.coordinator.consumer_group.expired_members import time_over
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings
 from triokafka.coordinator.group.group_counters import GroupCounters
 from triokafka.coordinator.group.group_shard import GroupShard
@@ -45,13 +45,13 @@ def timer_fired(shard: GroupShard, key: TimerKey, effects: GroupEffects) -> None
         return
     consumer_group = shard.consumer_groups.get(key.entity_id)
     if consumer_group is not None:
-        leaving.time_over(shard, consumer_group, key, effects)
+        time_over(shard, consumer_group, key, effects)
         return
     group = shard.groups.get(key.entity_id)
     if group is None:
         return
     if key.kind == rebalance.SESSION:
-        liveness.session_over(group, key.part_id, shard.config, effects)
+        expired_members.session_over(group, key.part_id, shard.config, effects)
     elif key.kind == rebalance.JOIN:
         rebalance.join_time_over(group, shard.config, effects)
     elif key.kind == rebalance.SYNC:

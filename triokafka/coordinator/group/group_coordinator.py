@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from triokafka.coordinator.group.config import GroupCoordinatorConfig, GroupSettings, no_settings
-from triokafka.coordinator.group.group_admin_requests import GroupAdminRequests
+from triokafka.coordinator.group.group_administration import GroupAdminRequests
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.group_shards import GroupShards
 from triokafka.coordinator.group.members import KnownMember, end_session, known_members
@@ -13,7 +13,7 @@ from triokafka.coordinator.group.membership_requests import MembershipRequests
 from triokafka.coordinator.group.metrics import GroupCounts, GroupPositions, count_groups, group_positions
 from triokafka.coordinator.group.offset_requests import OffsetRequests
 from triokafka.coordinator.group.topics_view import TopicsView
-from triokafka.coordinator.group.transaction_requests import TransactionRequests
+from triokafka.coordinator.group.transactional_offset_requests import TransactionRequests
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorLog
 from triokafka.world import World
 

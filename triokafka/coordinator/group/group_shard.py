@@ -17,7 +17,7 @@ from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.state import GroupState
 from triokafka.coordinator.classic_group.stored_group import NEEDS_REBALANCE, group_change, restore_group
 from triokafka.coordinator.classic_group.subscription import CONSUMER_PROTOCOL_TYPE
-from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group import timers
 from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.consumer_group.records import ConsumerGroupChange, EpochChange
 from triokafka.coordinator.group.append_errors import group_append_error
@@ -170,7 +170,7 @@ class GroupShard:
         for group_id in self.offsets.groups():
             self._ensure_group(group_id)
         for consumer_group in self.consumer_groups.values():
-            sessions.start_all(consumer_group, self.session_timeout_ms(consumer_group.group_id), effects)
+            timers.start_all(consumer_group, self.session_timeout_ms(consumer_group.group_id), effects)
         for group in list(self.groups.values()):
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare_rebalance(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from triokafka.coordinator.classic_group import rebalance
-from triokafka.coordinator.consumer_group import sessions
+from triokafka.coordinator.consumer_group import timers
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.runtime.timer_queue import TimerKey
@@ -37,7 +37,7 @@ def end_session(shard: GroupShard, group_id: str, member_id: str, effects: Group
     Raises:
         UnknownMemberIdError: the group has no such member.
     """
-    for kind in (rebalance.SESSION, sessions.SESSION):
+    for kind in (rebalance.SESSION, timers.SESSION):
         key = TimerKey(kind, group_id, member_id)
         if key in effects.timers:
             effects.timers.schedule(key, effects.at.now)

@@ -1,19 +1,27 @@
 """The group coordinator's requests from members: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ConsumerGroupHeartbeat.
 
 A method validates what needs no group, sends the request to the shard of the group, and turns errors into the API's own
-error response.
+error response. There a function finds or creates the group, and dispatches by its protocol.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from triokafka.coordinator.classic_group import heartbeat as heartbeats
+from triokafka.coordinator.classic_group import join as joins
+from triokafka.coordinator.classic_group import leaving as leavings
+from triokafka.coordinator.classic_group import sync as syncs
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
 from triokafka.coordinator.classic_group.join import Joiner
-from triokafka.coordinator.consumer_group import heartbeat as heartbeats
-from triokafka.coordinator.consumer_group import operations as consumer_groups
-from triokafka.coordinator.group import membership as operations
+from triokafka.coordinator.consumer_group import classic_members
+from triokafka.coordinator.consumer_group import heartbeat as consumer_heartbeat
+from triokafka.coordinator.consumer_group import leaving as consumer_leaving
+from triokafka.coordinator.consumer_group.heartbeat import Beat
 from triokafka.coordinator.group.append_errors import coordinator_error, group_append_error
+from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.group_shards import GroupShards, check_group_id, client_message
+from triokafka.coordinator.group.records import GroupEffects
 from triokafka.coordinator.group.topics_view import TopicFilter, any_topic
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.errors import (
@@ -22,6 +30,7 @@ from triokafka.errors import (
     InvalidSessionTimeoutError,
     KafkaError,
     RebalanceInProgressError,
+    UnknownMemberIdError,
 )
 from triokafka.protocol.api.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -57,7 +66,7 @@ class MembershipRequests:
             joiner = Joiner.of(request, version=version, client_id=client_id, client_host=client_host)
             reply: Reply[JoinGroupResponse] = Reply()
             return await self._shards.ask(
-                request.group_id, lambda shard, effects: operations.join(shard, joiner, reply, effects), reply
+                request.group_id, lambda shard, effects: join(shard, joiner, reply, effects), reply
             )
         except KafkaError as error:
             return JoinGroupResponse(error_code=group_append_error(error), member_id=request.member_id)
@@ -72,7 +81,7 @@ class MembershipRequests:
                 raise InconsistentGroupProtocolError("SyncGroup v5 and later must name protocol_type and protocol_name")
             reply: Reply[SyncGroupResponse] = Reply()
             return await self._shards.ask(
-                request.group_id, lambda shard, effects: operations.sync(shard, request, reply, effects), reply
+                request.group_id, lambda shard, effects: sync(shard, request, reply, effects), reply
             )
         except CoordinatorLoadInProgressError:
             # The rebalance was soft state and is lost. The member only needs to rejoin, on this broker.
@@ -87,7 +96,7 @@ class MembershipRequests:
             check_group_id(request.group_id)
             reply: Reply[HeartbeatResponse] = Reply()
             return await self._shards.ask(
-                request.group_id, lambda shard, effects: operations.heartbeat(shard, request, reply, effects), reply
+                request.group_id, lambda shard, effects: heartbeat(shard, request, reply, effects), reply
             )
         except CoordinatorLoadInProgressError:
             return HeartbeatResponse()
@@ -103,7 +112,7 @@ class MembershipRequests:
             reply: Reply[list[MemberResponse]] = Reply()
             members = await self._shards.ask(
                 request.group_id,
-                lambda shard, effects: operations.leave(shard, request.group_id, leavers, reply, effects),
+                lambda shard, effects: leave(shard, request.group_id, leavers, reply, effects),
                 reply,
             )
         except KafkaError as error:
@@ -123,19 +132,19 @@ class MembershipRequests:
     ) -> ConsumerGroupHeartbeatResponse:
         """Handle ConsumerGroupHeartbeat (KIP-848). Waits until its changes are committed."""
         try:
-            heartbeats.check(request, version, self._config.group_consumer_assignors)
+            consumer_heartbeat.check(request, version, self._config.group_consumer_assignors)
             reply: Reply[ConsumerGroupHeartbeatResponse] = Reply()
-            if heartbeats.leaves(request):
+            if consumer_heartbeat.leaves(request):
                 return await self._shards.ask(
                     request.group_id,
-                    lambda shard, effects: consumer_groups.leave(shard, request, reply, effects),
+                    lambda shard, effects: consumer_leaving.leave(shard, request, reply, effects),
                     reply,
                 )
             member_id = request.member_id or str(self._shards.world.uuid())
-            beat = heartbeats.Beat.of(request, member_id=member_id, client_id=client_id, client_host=client_host)
+            beat = Beat.of(request, member_id=member_id, client_id=client_id, client_host=client_host)
             return await self._shards.ask(
                 request.group_id,
-                lambda shard, effects: consumer_groups.heartbeat(
+                lambda shard, effects: consumer_heartbeat.heartbeat(
                     shard, request.group_id, beat, reply, effects, may_describe
                 ),
                 reply,
@@ -144,3 +153,79 @@ class MembershipRequests:
             code = coordinator_error(error)
             message = client_message(error) if code == getattr(error, "code", None) else None
             return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)
+
+
+def join(shard: GroupShard, joiner: Joiner, reply: Reply[JoinGroupResponse], effects: GroupEffects) -> None:
+    """Handle JoinGroup. A join without a member id creates the group if it does not exist, and replaces a consumer
+    group that has no members. A consumer group with members takes the classic member in."""
+    request = joiner.request
+    consumer_group = shard.consumer_groups.get(request.group_id)
+    if consumer_group is not None:
+        if consumer_group.profiles:
+            classic_members.join(shard, consumer_group, joiner, reply, effects)
+            return
+        effects.write(*consumer_group.removal())
+    group = shard.groups.get(request.group_id)
+    if group is None and request.member_id:
+        raise UnknownMemberIdError(f"group {request.group_id!r} does not exist")
+    if group is None or not shard.is_stored(request.group_id):
+        group = shard.create(request.group_id, effects)
+    joins.join(group, joiner, reply, config=shard.config, new_id=shard.new_id, effects=effects)
+
+
+def sync(shard: GroupShard, request: SyncGroupRequest, reply: Reply[SyncGroupResponse], effects: GroupEffects) -> None:
+    """Handle SyncGroup: return the member's assignment; the leader's request carries the assignment of all members."""
+    consumer_group = shard.consumer_groups.get(request.group_id)
+    if consumer_group is not None:
+        classic_members.sync(shard, consumer_group, request, reply, effects)
+        return
+    syncs.sync(
+        _group(shard, request.group_id), request, reply, config=shard.config, counters=shard.counters, effects=effects
+    )
+
+
+def heartbeat(
+    shard: GroupShard, request: HeartbeatRequest, reply: Reply[HeartbeatResponse], effects: GroupEffects
+) -> None:
+    """Handle Heartbeat."""
+    consumer_group = shard.consumer_groups.get(request.group_id)
+    if consumer_group is not None:
+        classic_members.heartbeat(shard, consumer_group, request, reply, effects)
+        return
+    error_code = heartbeats.heartbeat(_group(shard, request.group_id), request, effects)
+    effects.answer(reply, HeartbeatResponse(error_code=error_code))
+
+
+def leave(
+    shard: GroupShard,
+    group_id: str,
+    leavers: list[MemberIdentity],
+    reply: Reply[list[MemberResponse]],
+    effects: GroupEffects,
+) -> None:
+    """Handle LeaveGroup: remove the given members."""
+    consumer_group = shard.consumer_groups.get(group_id)
+    if consumer_group is not None:
+        effects.answer(reply, classic_members.leave(shard, consumer_group, leavers, effects))
+        return
+    group = shard.groups.get(group_id)
+    if group is None:
+        unknown = UnknownMemberIdError.code
+        effects.answer(
+            reply,
+            [
+                MemberResponse(
+                    member_id=leaver.member_id, group_instance_id=leaver.group_instance_id, error_code=unknown
+                )
+                for leaver in leavers
+            ],
+        )
+        return
+    effects.answer(reply, leavings.leave(group, leavers, shard.config, effects))
+
+
+def _group(shard: GroupShard, group_id: str) -> ClassicGroup:
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise UnknownMemberIdError(f"group {group_id!r} does not exist")
+    return group

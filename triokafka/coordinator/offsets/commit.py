@@ -8,7 +8,10 @@ from uuid import UUID
 
 from triokafka import errors
 from triokafka.coordinator.classic_group import rebalance
+from triokafka.coordinator.classic_group.classic_group import ClassicGroup
+from triokafka.coordinator.classic_group.member import Member
 from triokafka.coordinator.classic_group.state import GroupState
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import (
     NO_TOPIC_ID,
@@ -159,8 +162,8 @@ def commit(
     Raises:
         IllegalGenerationError: the commit names a member of a group that does not exist (before v9).
         GroupIdNotFoundError: the same, since v9.
-        UnknownMemberIdError, FencedInstanceIdError, RebalanceInProgressError: see `ClassicGroup.check_commit`.
-        StaleMemberEpochError, UnsupportedVersionError: see `ConsumerGroup.check_commit`.
+        UnknownMemberIdError, FencedInstanceIdError, RebalanceInProgressError: see `check_classic_member`.
+        StaleMemberEpochError, UnsupportedVersionError: see `check_consumer_member`.
     """
     group = shard.groups.get(request.group_id)
     consumer_group = shard.consumer_groups.get(request.group_id)
@@ -170,7 +173,8 @@ def commit(
         pass
     elif consumer_group is not None:
         partitions = ((topic.topic_id, one.partition_index) for topic, _ in known for one in topic.partitions)
-        consumer_group.check_commit(
+        check_consumer_member(
+            consumer_group,
             request.member_id,
             request.group_instance_id,
             generation,
@@ -178,8 +182,8 @@ def commit(
             knows_epochs=version >= _FIRST_WITHOUT_LEGACY_ERROR,
         )
     elif group is not None:
-        member = group.check_commit(
-            request.member_id, request.group_instance_id, generation, in_transaction=producer is not None
+        member = check_classic_member(
+            group, request.member_id, request.group_instance_id, generation, in_transaction=producer is not None
         )
         if member is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
             rebalance.start_session(group, member, effects)
@@ -192,6 +196,72 @@ def commit(
     effects.producer = producer
     shard.counters.offset_commits += len(effects.records)
     effects.answer(reply, response)
+
+
+def check_classic_member(
+    group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, in_transaction: bool = False
+) -> Member | None:
+    """Check that an offset commit is allowed, and return the member that it names, if any.
+
+    A commit in a transaction may name no member, since older clients cannot, and may come while the group waits
+    for its leader's assignment.
+
+    Raises:
+        UnknownMemberIdError: no such member; the commit names no member while the group has some; or the group is
+            Dead.
+        FencedInstanceIdError: another member now has the instance id.
+        IllegalGenerationError: the commit is from another generation.
+        RebalanceInProgressError: the member is in the new generation, whose assignment is not stored yet.
+    """
+    if group.state is GroupState.DEAD:
+        raise errors.UnknownMemberIdError(f"group {group.group_id!r} is dead")
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return None
+    if generation < 0 and not member_id and instance_id is None:
+        if in_transaction:
+            return None
+        raise errors.UnknownMemberIdError(f"group {group.group_id!r} has members; only members may commit")
+    member = group.member_of_generation(member_id, instance_id, generation)
+    if group.state is GroupState.COMPLETING_REBALANCE and not in_transaction:
+        raise errors.RebalanceInProgressError(f"group {group.group_id!r} is waiting for its leader's assignment")
+    return member
+
+
+def check_consumer_member(
+    group: ConsumerGroup,
+    member_id: str,
+    instance_id: str | None,
+    member_epoch: int,
+    partitions: Iterable[tuple[UUID, int]],
+    *,
+    knows_epochs: bool = True,
+) -> None:
+    """Check that an offset commit on ``partitions`` is allowed. A group without members accepts commits from
+    anyone. ``knows_epochs``: the request's version has member epochs.
+
+    A commit of an older epoch is accepted if the member already owned the partitions in that epoch (KIP-1251): it
+    may have been in flight while the member advanced. The generation of a classic member is its epoch.
+
+    Raises:
+        UnknownMemberIdError: the group has no such member.
+        FencedInstanceIdError: another member now has the instance id.
+        UnsupportedVersionError: a member of the consumer protocol must use a newer version.
+        StaleMemberEpochError: the member is in another epoch; it must heartbeat, and may then retry.
+        IllegalGenerationError: the same for a classic member; it must rejoin.
+    """
+    if member_epoch < 0 and not group.profiles:
+        return
+    progress = group.progress_of_requester(member_id, instance_id)
+    if not knows_epochs and group.profiles[member_id].classic is None:
+        raise errors.UnsupportedVersionError("members of a consumer group must use OffsetCommit v9 or later")
+    if member_epoch == progress.epoch:
+        return
+    if member_epoch < progress.epoch and all(
+        progress.assigned.get(topic_id, {}).get(number, member_epoch + 1) <= member_epoch
+        for topic_id, number in partitions
+    ):
+        return
+    group.refuse_epoch(member_id, member_epoch, progress)
 
 
 def commit_failed(request: OffsetCommitRequest, error_code: int) -> OffsetCommitResponse:

@@ -14,6 +14,7 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
+from triokafka.coordinator.consumer_group.consumer_group import ConsumerGroup
 from triokafka.coordinator.group.group_shard import GroupShard
 from triokafka.coordinator.group.records import NO_TOPIC_ID, CommittedOffset, OffsetKey
 from triokafka.coordinator.group.topics_view import TopicFilter, TopicsView, any_topic
@@ -67,11 +68,11 @@ def fetch_group(
     offsets, and the caller must hold the answer until they are committed.
 
     Raises:
-        UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError: see `ConsumerGroup.check_fetch`.
+        UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError: see `check_member`.
     """
     consumer_group = shard.consumer_groups.get(asked.group_id)
     if consumer_group is not None:
-        consumer_group.check_fetch(asked.member_id, asked.member_epoch)
+        check_member(consumer_group, asked.member_id, asked.member_epoch)
     if asked.topics is not None:
         return _known(_named(shard, asked, asked.topics, version, topics, may_describe, stable))
     offsets = shard.offsets
@@ -80,6 +81,19 @@ def fetch_group(
     newest = {topic: dict(partitions) for topic, partitions in offsets.newest_group(asked.group_id).items()}
     pending = frozenset(offsets.pending.of_group(asked.group_id)) if offsets.pending else frozenset()
     return _all(asked.group_id, newest, pending, version, topics, may_describe)
+
+
+def check_member(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
+    """Check that a member may fetch offsets. A request that names no member is always allowed.
+
+    Raises:
+        UnknownMemberIdError, StaleMemberEpochError, IllegalGenerationError: see `ConsumerGroup`.
+    """
+    if member_epoch < 0 and not member_id:
+        return
+    progress = group.progress_of_requester(member_id or "", None)
+    if member_epoch != progress.epoch:
+        group.refuse_epoch(member_id or "", member_epoch, progress)
 
 
 def _known(group: OffsetFetchResponseGroup) -> FetchSteps:

@@ -7,10 +7,10 @@ from uuid import UUID
 
 from triokafka.coordinator.runtime.coordinator_type import CoordinatorType
 from triokafka.coordinator.runtime.timer_queue import TimerKey
-from triokafka.coordinator.transaction import ending
-from triokafka.coordinator.transaction.completions import Completions
+from triokafka.coordinator.transaction.completion import complete
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.expired_transactional_ids import remove_expired_ids
+from triokafka.coordinator.transaction.marker_queue import Completions
 from triokafka.coordinator.transaction.partitions import resume_waiting
 from triokafka.coordinator.transaction.records import TransactionEffects
 from triokafka.coordinator.transaction.timed_out_transactions import abort_timed_out
@@ -47,7 +47,7 @@ def timer_fired(shard: TransactionShard, key: TimerKey, effects: TransactionEffe
         resume_waiting(shard, key.entity_id, effects)
     elif key.kind == COMPLETE:
         producer_id, _, epoch = key.part_id.partition("/")
-        ending.complete(shard, key.entity_id, producer_id=int(producer_id), producer_epoch=int(epoch), effects=effects)
+        complete(shard, key.entity_id, producer_id=int(producer_id), producer_epoch=int(epoch), effects=effects)
 
 
 def topics_deleted(shard: TransactionShard, topics: Mapping[UUID, str], effects: TransactionEffects) -> None:

@@ -1,4 +1,4 @@
-"""EndTxn, the fencing of a producer, and the completion of a decided transaction.
+"""EndTxn, and the fencing of a producer: the decision how a transaction ends.
 
 The rules are Kafka's. Under transaction version 2 every end bumps the epoch, so that a late request of an ended
 transaction cannot touch the next one (KIP-890). A retry of an ended transaction therefore has the epoch before the
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from triokafka import errors
 from triokafka.coordinator.runtime.reply import Reply
-from triokafka.coordinator.runtime.timer_queue import TimerKey
 from triokafka.coordinator.transaction.final_refusals import confirm, final_refusals
 from triokafka.coordinator.transaction.metadata import (
     EPOCH_BUMP_SINCE,
@@ -33,16 +32,13 @@ from triokafka.coordinator.transaction.metadata import (
     ProducerIdAndEpoch,
     TransactionMetadata,
 )
-from triokafka.coordinator.transaction.partitions import resume_waiting
 from triokafka.coordinator.transaction.producer_id_needed import ProducerIdNeeded
 from triokafka.coordinator.transaction.records import TransactionEffects
 from triokafka.coordinator.transaction.state import COMPLETE, IDLE, PREPARED, TransactionState
-from triokafka.coordinator.transaction.transaction_shard import COMPLETE as COMPLETE_TIMER
 from triokafka.coordinator.transaction.transaction_shard import TransactionShard
 
 UNCHANGED = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_EPOCH)
 """The answer to EndTxn before version 5: the producer keeps its id and epoch."""
-_RETRY_SECONDS = 0.1
 
 
 def end(
@@ -193,28 +189,3 @@ def _next_producer_id(current: TransactionMetadata, new_producer_id: int | None)
     if new_producer_id is None:
         raise ProducerIdNeeded
     return new_producer_id
-
-
-def complete(
-    shard: TransactionShard,
-    transactional_id: str,
-    *,
-    producer_id: int,
-    producer_epoch: int,
-    effects: TransactionEffects,
-) -> None:
-    """Store that every partition has its marker. Tries again while the log cannot take the record."""
-    current = shard.transactions.get(transactional_id)
-    if current is None or current.state not in PREPARED:
-        return
-    if (current.producer_id, current.producer_epoch) != (producer_id, producer_epoch):
-        return
-    shard.write(transactional_id, current.completed(effects.at.wall_ms), effects)
-
-    def failed(error: errors.KafkaError, later: TransactionEffects) -> None:
-        if not effects.appended:
-            key = TimerKey(COMPLETE_TIMER, transactional_id, f"{producer_id}/{producer_epoch}")
-            later.timers.schedule(key, later.at.now + _RETRY_SECONDS)
-
-    effects.on_failed = failed
-    effects.on_committed = lambda later: resume_waiting(shard, transactional_id, later)

@@ -1,4 +1,4 @@
-"""The markers that have to be written, by the broker that leads each partition: a pure queue.
+"""Decided transactions and the markers that they still need, by the broker that leads each partition: a pure queue.
 
 One request per broker is in flight at a time; it takes all that has gathered for the broker meanwhile, so markers are
 batched under load and sent at once without load. A partition whose marker could not be written is tried again, by its
@@ -11,9 +11,8 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from triokafka.coordinator.transaction.completions import Completion, CompletionKey
 from triokafka.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError
 from triokafka.structs import TopicPartition
 
@@ -22,6 +21,50 @@ _AT_ONCE: Final = 2_000
 """Markers per request: about 100 KB."""
 _FIRST_DELAY: Final = 0.02  # seconds
 _LAST_DELAY: Final = 1.0
+
+
+class CompletionKey(NamedTuple):
+    """The identity of a decided transaction."""
+
+    partition: int
+    coordinator_epoch: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class Completion(NamedTuple):
+    """A decided transaction whose partitions need their markers.
+
+    ``coordinator_epoch`` is the leader epoch of the coordinator's ``partition``. ``version`` is the transaction version
+    under which it ends.
+    """
+
+    partition: int
+    coordinator_epoch: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    commits: bool
+    version: int
+    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def key(self) -> CompletionKey:
+        """The completion's key. A completion itself is costly to hash: it may have thousands of partitions."""
+        return CompletionKey(
+            self.partition, self.coordinator_epoch, self.transactional_id, self.producer_id, self.producer_epoch
+        )
+
+
+class Completions(Protocol):
+    """Takes over decided transactions, and reports when all markers of one are written."""
+
+    def add(self, completion: Completion) -> None:
+        """Begin to write the markers. The decision is committed."""
+
+    def forget(self, partition: int) -> None:
+        """Drop all transactions of a coordinator's partition: another broker continues them."""
 
 
 class MarkerRequest(NamedTuple):

@@ -12,10 +12,11 @@ from triokafka.coordinator.runtime.coordinator_task import CoordinatorTask
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.waiting import answer_to, run_steps, run_together
 from triokafka.coordinator.transaction import ending, initialization, partitions
-from triokafka.coordinator.transaction.completions import Completion, Completions
+from triokafka.coordinator.transaction.completion import complete
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
 from triokafka.coordinator.transaction.coordinator_type import transaction_coordinator_type
 from triokafka.coordinator.transaction.description import ListedTransaction, TransactionFilter, list_transactions
+from triokafka.coordinator.transaction.marker_queue import Completion, Completions
 from triokafka.coordinator.transaction.metadata import ProducerIdAndEpoch, TransactionMetadata
 from triokafka.coordinator.transaction.producer_id_needed import ProducerIdNeeded
 from triokafka.coordinator.transaction.records import TransactionChange, TransactionEffects
@@ -240,7 +241,7 @@ class TransactionCoordinator:
 
     def _completed(self, completion: Completion) -> None:
         operation = partial(
-            ending.complete,
+            complete,
             transactional_id=completion.transactional_id,
             producer_id=completion.producer_id,
             producer_epoch=completion.producer_epoch,

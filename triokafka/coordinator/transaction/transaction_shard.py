@@ -15,8 +15,8 @@ from typing import Any, Final
 from triokafka.coordinator.runtime.coordinator_log import CoordinatorRecord
 from triokafka.coordinator.runtime.reply import Reply
 from triokafka.coordinator.runtime.timer_queue import TimerKey, TimerQueue
-from triokafka.coordinator.transaction.completions import Completion, Completions
 from triokafka.coordinator.transaction.config import TransactionCoordinatorConfig
+from triokafka.coordinator.transaction.marker_queue import Completion, Completions
 from triokafka.coordinator.transaction.metadata import TransactionMetadata
 from triokafka.coordinator.transaction.records import TransactionChange, TransactionEffects, decode, encode
 from triokafka.coordinator.transaction.state import PREPARED, TransactionState

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.unit.broker_stub.api.node import Node, memory_world, running_node
 from triokafka import errors
-from triokafka.broker_stub.metadata.user_credentials import MetadataScramCredentials
+from triokafka.broker_stub.metadata.scram_credentials import MetadataScramCredentials
 from triokafka.protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,

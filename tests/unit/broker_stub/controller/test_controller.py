@@ -34,7 +34,7 @@ from triokafka.broker_stub.controller.outcome import Outcome
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage, features
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerHeartbeat
 from triokafka.broker_stub.metadata.producer_id_block import ProducerIdBlock
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.create_topics import CreateTopicsRequest
@@ -97,7 +97,7 @@ class TestSessions:
     ) -> None:
         """Changes before it may take the controller longer than a session, such as the logs of many partitions."""
         async with running(MemoryWorld()) as controller, trio.open_nursery() as nursery:
-            sessions, submit = controller.state.cluster.sessions, controller.submit
+            sessions, submit = controller.state.brokers.sessions, controller.submit
             arrived, go_on = trio.Event(), trio.Event()
 
             async def late(name: str, compute: Any, **more: Any) -> Any:
@@ -129,7 +129,7 @@ class TestSessions:
 
     async def test_heartbeat_with_another_epoch_keeps_no_session(self) -> None:
         async with running(MemoryWorld()) as controller:
-            sessions = controller.state.cluster.sessions
+            sessions = controller.state.brokers.sessions
             before = sessions.oldest(controller.image)
             beat = BrokerHeartbeat(1, 77, controller.image.offset, want_fence=False, want_shut_down=False)
             with pytest.raises(errors.StaleBrokerEpochError):

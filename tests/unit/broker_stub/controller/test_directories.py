@@ -8,12 +8,12 @@ import pytest
 
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller.cluster_control import ClusterControl
+from triokafka.broker_stub.controller.broker_control import BrokerControl
 from triokafka.broker_stub.controller.directory_assignment import assign_replicas_to_directories
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import MetadataImage
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.features import SUPPORTED
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerHeartbeat, BrokerRegistration
 from triokafka.protocol.api.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     DirectoryData,
@@ -46,8 +46,8 @@ def two_directories() -> MetadataImage:
     return cluster(record, topic("t", [1, 2]), brokers=(2,))
 
 
-def control() -> ClusterControl:
-    made = ClusterControl(9.0, lambda image, name: LogConfig())
+def control() -> BrokerControl:
+    made = BrokerControl(9.0, lambda image, name: LogConfig())
     made.begin(two_directories(), now=0.0, cluster_id="c")
     return made
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
-from triokafka.broker_stub.controller.leader_changes import broker_fenced, broker_unfenced
+from triokafka.broker_stub.controller.broker_failover import broker_fenced, broker_unfenced
 from triokafka.broker_stub.controller.partition_change import Wanted, partition_change
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import MetadataImage, PartitionImage

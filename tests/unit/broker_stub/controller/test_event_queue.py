@@ -20,7 +20,7 @@ from triokafka.broker_stub.controller.event_queue import MAX_UNCOMMITTED, EventQ
 from triokafka.broker_stub.controller.outcome import Outcome, Steps
 from triokafka.broker_stub.metadata import MetadataDelta, MetadataImage
 from triokafka.broker_stub.metadata.publisher import MetadataFollower
-from triokafka.broker_stub.raft.metadata_log import MetadataLogListener
+from triokafka.broker_stub.raft.metadata_log_interface import MetadataLogListener
 from triokafka.protocol.message import Struct
 from triokafka.protocol.stored.cluster_metadata import TopicRecord
 

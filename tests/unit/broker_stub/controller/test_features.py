@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.broker_stub.clusters import broker, cluster, replayed
-from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.controller import activation_records, feature_updates
 from triokafka.broker_stub.metadata import MetadataImage, features
 from triokafka.errors import InvalidUpdateVersionError, UnsupportedVersionError
 from triokafka.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -46,14 +46,14 @@ def test_features_of_kafkas_own_format_are_accepted_and_unknown_ones_are_not() -
 
 
 def test_levels_of_a_new_cluster_are_supported() -> None:
-    features.check(cluster(*feature_updates.initial_records()))
+    features.check(cluster(*activation_records.initial_records()))
     for name, (low, high) in features.SERVED.items():
         assert features.SUPPORTED[name][0] <= low <= high <= features.SUPPORTED[name][1]
 
 
 def test_eligible_leader_replicas_come_with_one_min_insync_replicas_for_the_whole_cluster() -> None:
     """As a controller of Kafka 4.1 and later does it: for a new cluster, and when the feature is switched on."""
-    new = replayed(feature_updates.initial_records("2"))
+    new = replayed(activation_records.initial_records("2"))
     assert new.broker_configs(None) == {"min.insync.replicas": "2"}
     assert features.has_eligible_leader_replicas(new)
 

@@ -13,10 +13,9 @@ from tests.unit.broker_stub.clusters import CONFIG, broker, cluster, replayed, t
 from triokafka.broker_stub.controller.configuration_control import ConfigurationControl
 from triokafka.broker_stub.controller.controller_state import ControllerState
 from triokafka.broker_stub.controller.event_queue import EventQueue
-from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing
-from triokafka.broker_stub.controller.leader_changes import imbalanced_brokers, preferred_leaders
+from triokafka.broker_stub.controller.leader_balancing import LeaderBalancing, imbalanced_brokers, preferred_leaders
+from triokafka.broker_stub.controller.offline_partition_elections import OfflinePartitionElections
 from triokafka.broker_stub.controller.outcome import Outcome
-from triokafka.broker_stub.controller.unclean_elections import UncleanElections
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import MetadataImage
 from triokafka.errors import KafkaError, KafkaStorageError, NotControllerError
@@ -142,7 +141,7 @@ class TestUncleanElections:
         self, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         controlled = Controlled(self.offline(unclean_leader_election_enable="false"))
-        nursery.start_soon(UncleanElections(controlled.state, controlled.queue, interval=INTERVAL).run)
+        nursery.start_soon(OfflinePartitionElections(controlled.state, controlled.queue, interval=INTERVAL).run)
         await trio.sleep(2 * INTERVAL + 1)
         assert controlled.leaders() == [-1]
         allowed = self.offline(unclean_leader_election_enable="true")
@@ -169,7 +168,7 @@ async def test_failed_election_is_logged_and_tried_again_at_the_next_check(
     else:
         image = TestUncleanElections().offline(unclean_leader_election_enable="true")
         controlled = Controlled(image, *failures)
-        run = UncleanElections(controlled.state, controlled.queue, interval=INTERVAL).run
+        run = OfflinePartitionElections(controlled.state, controlled.queue, interval=INTERVAL).run
     nursery.start_soon(run)
     began = trio.current_time()
     await trio.sleep(3 * INTERVAL + 1)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from tests.support.in_steps import done
 from tests.unit.broker_stub.clusters import broker, cluster, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller.leader_changes import MAX_ELECTIONS_AT_ONCE, elect_leaders, preferred_leaders
+from triokafka.broker_stub.controller.elect_leaders import elect_leaders
+from triokafka.broker_stub.controller.leader_balancing import MAX_ELECTIONS_AT_ONCE, preferred_leaders
 from triokafka.broker_stub.controller.reassignments import alter_reassignments, list_reassignments
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.metadata import MetadataImage, PartitionImage

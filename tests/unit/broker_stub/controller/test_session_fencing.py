@@ -42,7 +42,7 @@ async def fence(queue: Failing) -> float:
     def oldest(image: object) -> tuple[int, float] | None:
         return None if queue.fenced.is_set() else (7, ends_at)
 
-    state = SimpleNamespace(cluster=SimpleNamespace(sessions=SimpleNamespace(oldest=oldest)), committed=None)
+    state = SimpleNamespace(brokers=SimpleNamespace(sessions=SimpleNamespace(oldest=oldest)), committed=None)
     fencing = SessionFencing(
         MemoryWorld(), cast(ControllerState, state), cast(EventQueue, cast(Any, queue)), timeout=TIMEOUT
     )

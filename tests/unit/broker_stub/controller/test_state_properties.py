@@ -19,8 +19,8 @@ from tests.unit.broker_stub.clusters import CONFIG, creation, wanted
 from triokafka.broker_stub.controller import producer_ids
 from triokafka.broker_stub.controller.controller_state import ControllerState, StagedChange
 from triokafka.broker_stub.controller.outcome import Outcome
+from triokafka.broker_stub.controller.session_fencing import fence_stale
 from triokafka.broker_stub.metadata import EndpointImage, MetadataImage
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.features import (
     DEPENDENCIES,
     ELIGIBLE_LEADER_REPLICAS,
@@ -28,6 +28,7 @@ from triokafka.broker_stub.metadata.features import (
     SUPPORTED,
 )
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerHeartbeat, BrokerRegistration
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records
 from triokafka.protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from triokafka.protocol.api.delete_topics import DeleteTopicsRequest
@@ -57,7 +58,7 @@ class ControllerMachine(RuleBasedStateMachine):
             new_id=lambda: uuid.UUID(int=rng.getrandbits(128)),
         )
         self.state.epoch = 1
-        self.state.cluster.begin(EMPTY_IMAGE, now=0, cluster_id="cluster")
+        self.state.brokers.begin(EMPTY_IMAGE, now=0, cluster_id="cluster")
         self.log: list[bytes] = []
         self.staged: list[StagedChange] = []
         self.clock = 0.0
@@ -97,16 +98,16 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule(name=NAMES, partitions=st.integers(-1, 4), factor=st.integers(-1, 3), retention=st.sampled_from(["5", "x"]))
     def create_topic(self, name: str, partitions: int, factor: int, retention: str) -> None:
         request = creation(wanted(name, partitions, factor, {"retention.ms": retention}))
-        self._do(done(self.state.replication.create_topics(self.image, request)))
+        self._do(done(self.state.topics.create_topics(self.image, request)))
 
     @rule(name=NAMES)
     def delete_topic(self, name: str) -> None:
-        self._do(done(self.state.replication.delete_topics(self.image, DeleteTopicsRequest(topic_names=[name]))))
+        self._do(done(self.state.topics.delete_topics(self.image, DeleteTopicsRequest(topic_names=[name]))))
 
     @rule(name=NAMES, count=st.integers(0, 6))
     def grow_topic(self, name: str, count: int) -> None:
         topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-        self._do(done(self.state.replication.create_partitions(self.image, CreatePartitionsRequest(topics=[topic]))))
+        self._do(done(self.state.topics.create_partitions(self.image, CreatePartitionsRequest(topics=[topic]))))
 
     @rule(
         name=NAMES,
@@ -131,7 +132,7 @@ class ControllerMachine(RuleBasedStateMachine):
             directories=(uuid.UUID(int=500 + broker_id),),
         )
         try:
-            outcome = self.state.cluster.register(
+            outcome = self.state.brokers.register(
                 self.image, registration, now=self.clock, next_offset=self.state.next_offset
             )
         except Exception as error:
@@ -145,12 +146,12 @@ class ControllerMachine(RuleBasedStateMachine):
         broker = self.image.brokers.get(broker_id)
         if broker is not None:
             beat = BrokerHeartbeat(broker_id, broker.broker_epoch, self.image.offset, fence, stop)
-            self._do(self.state.cluster.heartbeat(self.image, beat, now=self.clock))
+            self._do(self.state.brokers.heartbeat(self.image, beat, now=self.clock))
 
     @rule(after=st.floats(0, 20))
     def fence_silent(self, after: float) -> None:
         self.clock += after
-        self._do(self.state.cluster.fence_stale(self.image, now=self.clock))
+        self._do(fence_stale(self.state.brokers, self.image, now=self.clock))
 
     @precondition(lambda self: self.image.brokers)
     @rule()

@@ -10,6 +10,7 @@ from typing import Any
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.controller.token_control import TokenControl
+from triokafka.broker_stub.controller.token_expiry import expired_tokens
 from triokafka.broker_stub.metadata.delegation_tokens import MetadataDelegationTokens
 from triokafka.broker_stub.metadata.delta import MetadataDelta
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage
@@ -114,7 +115,7 @@ def test_token_expires_on_request_and_is_removed_at_once_or_by_the_sweep() -> No
     tokens = MetadataDelegationTokens(lambda: cluster.image, lambda: cluster.now_ms, secret_key=KEY, salt_key=b"s")
     assert tokens.login(ScramMechanism.SCRAM_SHA_256, token.token_id) is None, "expired, and not yet removed"
     assert tokens.login(ScramMechanism.SCRAM_SHA_256, other.token_id) is not None
-    swept = cluster.control.sweep(cluster.image, cluster.now_ms)
+    swept = expired_tokens(cluster.image, cluster.now_ms)
     assert swept.response == 1
     cluster.replay(swept.records)
     assert cluster.expire(token.hmac) == errors.DelegationTokenNotFoundError.code

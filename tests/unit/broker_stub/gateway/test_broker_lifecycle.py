@@ -13,9 +13,9 @@ from tests.unit.broker_stub.clusters import CONFIG, MemoryWorld, lifecycle, regi
 from triokafka import errors
 from triokafka.broker_stub.config import BrokerConfig
 from triokafka.broker_stub.gateway.broker_lifecycle import BrokerLifecycle, Lifecycle, LifecycleState
-from triokafka.broker_stub.metadata.broker_registration import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.broker_stub.metadata.features import METADATA_VERSION
 from triokafka.broker_stub.metadata.image import BrokerImage, MetadataImage
+from triokafka.broker_stub.metadata.lifecycle_values import BrokerHeartbeat, BrokerRegistration, HeartbeatReply
 from triokafka.world.system import RealWorld
 
 

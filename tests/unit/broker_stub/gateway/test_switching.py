@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from triokafka.broker_stub.api import Handlers
-from triokafka.broker_stub.gateway.controller_gateway import ControllerGateway
+from triokafka.broker_stub.gateway.forwarding import RemoteControllerGateway
+from triokafka.broker_stub.gateway.gateway_interface import ControllerGateway
 from triokafka.broker_stub.gateway.local import _OPERATIONS, LocalControllerGateway
-from triokafka.broker_stub.gateway.remote import RemoteControllerGateway
 from triokafka.broker_stub.gateway.switching import switching_gateway
 from triokafka.errors import NotControllerError
 

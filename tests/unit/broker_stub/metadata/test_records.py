@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from tests.unit.broker_stub.clusters import DATA, MemoryWorld, broker, running, topic
-from triokafka.broker_stub.controller import feature_updates
+from triokafka.broker_stub.controller import activation_records
 from triokafka.broker_stub.metadata.records import decode_batches, encode_records, version_of
 from triokafka.errors import CorruptRecordError
 from triokafka.protocol.stored.cluster_metadata import (
@@ -23,7 +23,7 @@ DIRECTORY = uuid.UUID(int=9)
 
 def test_batch_is_decoded_with_its_offsets_and_epoch() -> None:
     records = [
-        *feature_updates.initial_records(),
+        *activation_records.initial_records(),
         broker(1, rack="r"),
         *topic("t", [1, 2], configs={"retention.ms": "5"}),
     ]

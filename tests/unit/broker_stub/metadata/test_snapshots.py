@@ -38,11 +38,11 @@ from triokafka.broker_stub.metadata.records import LogBatch, decode_batches
 from triokafka.broker_stub.metadata.snapshots import (
     SnapshotFiles,
     SnapshotId,
-    SnapshotSchedule,
     image_records,
 )
-from triokafka.broker_stub.raft.metadata_log_files import MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import MetadataLogFiles
 from triokafka.broker_stub.raft.snapshot_file_writer import SnapshotFileWriter
+from triokafka.broker_stub.snapshot_generator import SnapshotSchedule
 from triokafka.protocol.stored.cluster_metadata import (
     ClientQuotaEntityData,
     ClientQuotaRecord,

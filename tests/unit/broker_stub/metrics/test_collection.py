@@ -8,10 +8,10 @@ from typing import cast
 import trio
 
 import triokafka
-from triokafka.broker_stub.metrics.catalogue import quota_samples
+from triokafka.broker_stub.metrics.broker_catalogue import quota_samples
 from triokafka.broker_stub.metrics.prometheus import as_prometheus_text, prometheus_text
 from triokafka.broker_stub.metrics.sample import Sample
-from triokafka.broker_stub.request.quotas import ClientQuotas, QuotaKind
+from triokafka.broker_stub.request.client_quotas import ClientQuotas, QuotaKind
 from triokafka.quota_precedence import USER
 from triokafka.structs import TopicPartition
 from triokafka.testing import running_broker

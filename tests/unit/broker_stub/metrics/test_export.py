@@ -11,7 +11,7 @@ from tests.unit.broker_stub.api.test_group_handlers import commit_request, stabl
 from triokafka.broker_stub.metrics.declared import DECLARED
 from triokafka.broker_stub.metrics.prometheus import as_prometheus_text, prometheus_names
 from triokafka.broker_stub.metrics.sample import Sample
-from triokafka.broker_stub.request.quotas import QuotaKind
+from triokafka.broker_stub.request.client_quotas import QuotaKind
 from triokafka.quota_precedence import USER
 from triokafka.testing import running_broker
 

@@ -16,8 +16,8 @@ from tests.unit.broker_stub.test_disks import DiskWorld
 from triokafka import errors
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
-from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import ConnectionProcessor, Shared
+from triokafka.broker_stub.network.response_memory import ResponseMemory
 from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.protocol.api.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from triokafka.protocol.frames import RequestHeader, decode_response, encode_request
@@ -48,7 +48,7 @@ class Wire:
         broker = self.node.broker
         slots, scheduler = broker.sockets.slots, FairScheduler()
         shared = Shared(
-            broker.dispatcher, slots, self.memory, PendingResponses(), self.buffers, scheduler, self.world, 10**6
+            broker.dispatcher, slots, self.memory, ResponseMemory(), self.buffers, scheduler, self.world, 10**6
         )
         await ConnectionProcessor(stream, connection_id="connection", listener="PLAINTEXT", shared=shared).run()
         size = len(stream.sent) // times

@@ -26,13 +26,13 @@ from triokafka.broker_stub.network.authentication import (
 )
 from triokafka.broker_stub.network.fair_scheduler import FairScheduler
 from triokafka.broker_stub.network.framing import FrameBuffers
-from triokafka.broker_stub.network.pending_responses import PendingResponses
 from triokafka.broker_stub.network.processor import BUSY, ConnectionProcessor, Shared
+from triokafka.broker_stub.network.response_memory import ResponseMemory
 from triokafka.broker_stub.purgatory.delayed_operation import DelayedOperation, Purgatory
+from triokafka.broker_stub.request.client_quotas import ClientQuotas
 from triokafka.broker_stub.request.context import RequestContext
 from triokafka.broker_stub.request.dispatcher import Dispatcher
 from triokafka.broker_stub.request.handler_slots import HandlerSlots
-from triokafka.broker_stub.request.quotas import ClientQuotas
 from triokafka.broker_stub.request.registry import CloseConnectionError, Handler, handles
 from triokafka.broker_stub.request.request_memory import RequestMemory
 from triokafka.protocol.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -117,7 +117,7 @@ class Bench:
             self.dispatcher,
             self.slots,
             self.memory,
-            PendingResponses(),
+            ResponseMemory(),
             FrameBuffers(),
             self.turns,
             self.world,

@@ -10,7 +10,7 @@ import trio
 import trustme
 
 from tests.support.simulated import current_simulation, simulated
-from triokafka.broker_stub.config.broker import BrokerConfig
+from triokafka.broker_stub.config.broker_config import BrokerConfig
 from triokafka.broker_stub.config.listeners import ListenerSpec
 from triokafka.broker_stub.network.authentication import AuthenticationFailedError
 from triokafka.broker_stub.network.listener_security import ListenerSecurity

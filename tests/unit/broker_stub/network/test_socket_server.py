@@ -18,7 +18,7 @@ from tests.unit.broker_stub.network.streams import ScriptedStream
 from tests.unit.broker_stub.network.test_processor import PROCESSOR, Bench, answers, heartbeat_frame
 from triokafka import AdminClient
 from triokafka.broker_stub.config import BrokerConfig
-from triokafka.broker_stub.network.limits import ConnectionConfig
+from triokafka.broker_stub.network.connection_limits import ConnectionConfig
 from triokafka.broker_stub.network.socket_server import Endpoint, SocketConfig, SocketServer
 from triokafka.broker_stub.node import Node
 from triokafka.errors import ConfigurationError

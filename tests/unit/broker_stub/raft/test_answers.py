@@ -12,14 +12,14 @@ from tests.support.raft_memory_log import MemoryRaftLog
 from triokafka import errors
 from triokafka.broker_stub.raft import messages
 from triokafka.broker_stub.raft.effects import PendingResponse
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.election_timeout import ElectionTimeout
 from triokafka.broker_stub.raft.leader_state import Leader
-from triokafka.broker_stub.raft.quorum import LARGEST_STEP, LAST_EPOCH
-from triokafka.broker_stub.raft.quorum_state import ElectionState
 from triokafka.broker_stub.raft.raft_config import RaftConfig
 from triokafka.broker_stub.raft.raft_core import RaftCore
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
+from triokafka.broker_stub.raft.state_transitions import LARGEST_STEP, LAST_EPOCH
 from triokafka.broker_stub.raft.states import Candidate, Follower, Prospective, Resigned, Unattached
 from triokafka.broker_stub.raft.voter_set import Voter, VoterEndpoint, VoterSet
 from triokafka.broker_stub.storage_format import encode_format_snapshot

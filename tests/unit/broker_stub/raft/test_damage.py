@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.unit.broker_stub.raft.test_metadata_log_files import FOLDER, append, flush, opened, snapshot
+from tests.unit.broker_stub.raft.test_metadata_log import FOLDER, append, flush, opened, snapshot
 from triokafka.broker_stub.controller.metadata_log_repair import repair_metadata
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import DAMAGED_SUFFIX, DamagedLogError
 from triokafka.broker_stub.log.segment_names import LOG_SUFFIX, is_segment_file
 from triokafka.broker_stub.metadata.snapshots import SnapshotId
-from triokafka.broker_stub.raft.metadata_log_files import KEEP_ALL, MetadataLogFiles
+from triokafka.broker_stub.raft.metadata_log import KEEP_ALL, MetadataLogFiles
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.broker_stub.raft.voter_set import Voter, VoterEndpoint
 from triokafka.broker_stub.storage_format import write_format_snapshot

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from triokafka.broker_stub.raft.quorum_state import ElectionState
+from triokafka.broker_stub.raft.election_state import ElectionState
 from triokafka.broker_stub.raft.quorum_state_file import QuorumStateFile
 from triokafka.broker_stub.raft.replica_key import ReplicaKey
 from triokafka.errors import ConfigurationError

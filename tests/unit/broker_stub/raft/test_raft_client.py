@@ -11,8 +11,8 @@ from tests.support.raft_cluster import Member, RaftCluster
 from tests.support.simulated import current_simulation, simulated
 from triokafka.broker_stub.metadata.records import encode_snapshot_footer
 from triokafka.broker_stub.raft import messages
-from triokafka.broker_stub.raft.metadata_log_files import PARTITION
-from triokafka.broker_stub.raft.raft_log import SnapshotId
+from triokafka.broker_stub.raft.metadata_log import PARTITION
+from triokafka.broker_stub.raft.raft_log_interface import SnapshotId
 from triokafka.errors import BrokerNotAvailableError, NotControllerError
 from triokafka.protocol.api.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from triokafka.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState

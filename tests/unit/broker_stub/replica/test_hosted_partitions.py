@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions
-from triokafka.broker_stub.replica.isr_state import IsrProposal
+from triokafka.broker_stub.replica.in_sync_replicas import IsrProposal
 from triokafka.broker_stub.replica.partition import Partition
 from triokafka.structs import TopicPartition
 

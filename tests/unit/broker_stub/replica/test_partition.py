@@ -10,6 +10,7 @@ from tests.unit.broker_stub.replica.logs import NODE, NOW_MS, append, batch, lea
 from triokafka import errors
 from triokafka.broker_stub.log.appender import AppendInfo
 from triokafka.broker_stub.log.config import LogConfig
+from triokafka.broker_stub.replica.delete_records import delete_records_before
 from triokafka.broker_stub.replica.offset_lookup import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -92,7 +93,7 @@ def test_follower_refuses_to_be_written_to_and_read_from() -> None:
     with pytest.raises(errors.NotLeaderForPartitionError):
         partition.read(0, 100, min_one_batch=True)
     with pytest.raises(errors.NotLeaderForPartitionError):
-        partition.delete_records_before(0)
+        delete_records_before(partition, 0)
     assert partition.leader_hint == (2, 4)
 
 
@@ -259,7 +260,7 @@ def test_read_before_the_start_or_after_the_end_is_out_of_range() -> None:
     partition = leader()
     for value in (b"a", b"b", b"c"):
         append(partition, value)
-    partition.delete_records_before(2)
+    delete_records_before(partition, 2)
     for offset in (-1, 0, 1, 4):
         with pytest.raises(errors.OffsetOutOfRangeError):
             partition.read(offset, 100, min_one_batch=True)
@@ -281,11 +282,11 @@ def test_records_are_deleted_up_to_the_high_watermark_at_most() -> None:
         append(partition, value)
     partition.follower_fetched(2, 2, now=0)
     with pytest.raises(errors.OffsetOutOfRangeError):
-        partition.delete_records_before(3)
-    assert partition.delete_records_before(1) == 1
-    assert partition.delete_records_before(0) == 0
+        delete_records_before(partition, 3)
+    assert delete_records_before(partition, 1) == 1
+    assert delete_records_before(partition, 0) == 0
     assert partition.log.log_start_offset == 1
-    assert partition.delete_records_before(-1) == 2
+    assert delete_records_before(partition, -1) == 2
 
 
 def test_records_of_a_topic_that_is_only_compacted_are_not_deleted() -> None:
@@ -293,9 +294,9 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted() -> None:
     append(partition, b"a")
     partition.log.update_config(LogConfig(cleanup_policy=("compact",)))
     with pytest.raises(errors.PolicyViolationError):
-        partition.delete_records_before(1)
+        delete_records_before(partition, 1)
     partition.log.update_config(LogConfig(cleanup_policy=("compact", "delete")))
-    assert partition.delete_records_before(1) == 1
+    assert delete_records_before(partition, 1) == 1
 
 
 def test_offsets_by_time_and_by_name() -> None:
@@ -351,7 +352,7 @@ def test_records_that_diverge_below_the_log_start_are_found() -> None:
     """They would come back with other contents than the leader's if both died before they store their log starts."""
     partition = of_two_epochs(3, 7)
     append(partition, b"d")
-    partition.delete_records_before(3)
+    delete_records_before(partition, 3)
     assert partition.read(3, 1000, min_one_batch=True, last_fetched_epoch=3).diverging_epoch == EpochEnd(3, 2)
     assert partition.end_offset_for_epoch(3) == (3, 3), "where the log starts, as OffsetForLeaderEpoch of Kafka says"
     assert partition.end_offset_for_epoch(7) == (7, 4)

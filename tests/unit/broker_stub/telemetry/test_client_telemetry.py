@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.broker_stub.api.node import running_node
 from triokafka import errors
-from triokafka.broker_stub.metadata.match_patterns import matches, why_refused
+from triokafka.broker_stub.metadata.client_metrics_match import matches, why_refused
 from triokafka.broker_stub.telemetry.client_telemetry import (
     MAX_SUBSCRIPTIONS,
     ClientFacts,

@@ -103,6 +103,6 @@ def test_a_timeout_that_has_passed_before_the_wait_fails_no_member() -> None:
         async with triokafka.Consumer("t", bootstrap_servers=f"broker:{PORT}", group_id="g", world=world) as consumer:
             membership = consumer._engine.membership
             assert membership is not None
-            await membership.sender._wait_until(world.now() - 1)
+            await membership.heartbeat_loop._wait_until(world.now() - 1)
 
     run_simulation(main, 1)

@@ -14,6 +14,7 @@ from triokafka.backoff import Backoff
 from triokafka.client.producer.accumulator import Accumulator
 from triokafka.client.producer.accumulator_settings import AccumulatorSettings
 from triokafka.client.producer.batch import ProducerBatch
+from triokafka.client.producer.batch_expiry import next_expiry, take_expired
 from triokafka.client.producer.buffer_pool import BufferPool
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.partition_queue import Compressor
@@ -347,8 +348,8 @@ def test_expired_batches_fail_in_order_of_creation_and_the_others_stay() -> None
     bench = Bench([1, 1])
     old = [bench.batch(0, now=0.0), bench.batch(1, now=1.0), bench.batch(0, now=2.0)]
     young = bench.batch(0, now=50.0)
-    assert bench.accumulator.batches.next_expiry(40.0) == 60.0
-    assert bench.accumulator.batches.take_expired(102.0) == old
+    assert next_expiry(bench.accumulator.batches, 40.0) == 60.0
+    assert take_expired(bench.accumulator.batches, 102.0) == old
     assert bench.failed == old
     assert all(isinstance(batch.error, KafkaTimeoutError) for batch in old)
     assert bench.accumulator.batches.all() == [young]
@@ -360,7 +361,7 @@ def test_expiry_stops_at_the_first_batch_within_its_time() -> None:
     bench = Bench()
     young = bench.batch(0, now=50.0)
     bench.batch(0, now=0.0)
-    assert bench.accumulator.batches.take_expired(120.0) == []
+    assert take_expired(bench.accumulator.batches, 120.0) == []
     assert not young.done
 
 
@@ -381,7 +382,7 @@ def test_pieces_of_a_split_batch_inherit_its_position_age_and_memory() -> None:
     assert [(piece.count, piece.base_sequence, piece.attempts) for piece in pieces] == [(1, 0, 0), (2, 1, 0)]
     assert [piece.reserved for piece in pieces] == [100, 100]
     assert accumulator.pool.in_use == 400
-    accumulator.batches.take_expired(1000.0)
+    take_expired(accumulator.batches, 1000.0)
     assert bench.failed == [*pieces, later]
     assert accumulator.pool.in_use == 0
 
@@ -419,7 +420,7 @@ def test_batch_that_expires_in_flight_releases_its_memory_with_the_response() ->
     bench = Bench()
     batch = bench.batch()
     bench.drain(2.0)
-    bench.accumulator.batches.take_expired(200.0)
+    take_expired(bench.accumulator.batches, 200.0)
     assert batch.done
     assert bench.accumulator.pool.in_use == 200
     bench.accumulator.batches.off_wire(batch)

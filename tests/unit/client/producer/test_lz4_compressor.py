@@ -27,10 +27,9 @@ from tests.unit.client.producer.test_accumulator import Bench
 from triokafka import kernels
 from triokafka.client.producer import compressor, lz4_compressor
 from triokafka.client.producer.batch import ProducerBatch
-from triokafka.client.producer.compressor import compressor_for
+from triokafka.client.producer.compressor import ThreadCompressor, compressor_for
 from triokafka.client.producer.lz4_compressor import MOST_BYTES, MOST_GIVEN, WORTH_GIVING_BYTES, Lz4Compressor
 from triokafka.client.producer.settled_event import SettledEvent
-from triokafka.client.producer.thread_compressor import ThreadCompressor
 from triokafka.records import BatchBuilder, compress, decode_records
 from triokafka.structs import TopicPartition
 from triokafka.testing import Simulation, run_simulation

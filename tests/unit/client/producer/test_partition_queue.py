@@ -6,6 +6,7 @@ import gc
 import weakref
 
 from tests.unit.client.producer.test_accumulator import Bench
+from triokafka.client.producer.batch_expiry import take_expired
 from triokafka.client.producer.partition_queue import CompressionRatio, PartitionQueue, QueueRegister
 from triokafka.structs import TopicPartition
 
@@ -97,7 +98,7 @@ def test_queue_is_not_dropped_before_the_last_request_with_its_batches_has_ended
     bench = Bench(idempotent=True)
     batch = bench.batch()
     bench.drain(5.0)
-    bench.accumulator.batches.take_expired(1000.0)
+    take_expired(bench.accumulator.batches, 1000.0)
     assert batch.done
     assert len(bench.accumulator.queues) == 1
     bench.accumulator.batches.off_wire(batch)

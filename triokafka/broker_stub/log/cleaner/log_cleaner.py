@@ -13,9 +13,9 @@ import trio
 
 from triokafka.broker_stub.log.cleaner.cleanable_range import CleanableRange, cleanable_range
 from triokafka.broker_stub.log.cleaner.metrics import CleanerMetrics, Uncleanable
+from triokafka.broker_stub.log.io_throttle import Throttle
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.log.partition_log import PartitionLog
-from triokafka.broker_stub.log.throttle import Throttle
 from triokafka.errors import IllegalStateError, KafkaError, KafkaStorageError
 from triokafka.named_tuple import NamedTuple
 from triokafka.structs import TopicPartition

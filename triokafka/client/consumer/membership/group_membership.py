@@ -13,7 +13,7 @@ from typing import Protocol
 
 from triokafka.client.consumer.group_offsets import GroupIdentity
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
-from triokafka.client.consumer.membership.heartbeat_sender import HeartbeatProtocol, HeartbeatSender
+from triokafka.client.consumer.membership.heartbeat_loop import HeartbeatLoop
 from triokafka.client.consumer.membership.leave_sender import LeaveRequest, LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.client.consumer.membership.poll_interval import PollInterval
@@ -21,7 +21,7 @@ from triokafka.errors import CommitFailedError
 from triokafka.structs import TopicPartition
 
 
-class GroupProtocol(HeartbeatProtocol, Protocol):
+class GroupProtocol(Protocol):
     """One of the two group protocols, classic and consumer."""
 
     @property
@@ -48,6 +48,9 @@ class GroupProtocol(HeartbeatProtocol, Protocol):
     def rejoin(self, reason: str) -> None:
         """Have the group rebalance, if members of this protocol can."""
 
+    async def leave_after_max_poll_interval(self) -> None:
+        """Leave, and remember that the partitions were lost, not revoked."""
+
     def end(self, reason: str) -> LeaveRequest | None:
         """End the membership now. Return the leave request, None if the coordinator does not need one."""
 
@@ -61,17 +64,17 @@ class GroupMembership:
         clock: HeartbeatClock,
         poll_interval: PollInterval,
         status: MembershipStatus,
-        sender: HeartbeatSender,
+        heartbeat_loop: HeartbeatLoop,
         leave_sender: LeaveSender,
     ) -> None:
         self.group_id = status.group_id
         self.clock = clock
         self.poll_interval = poll_interval
         self.status = status
-        self.sender = sender
+        self.heartbeat_loop = heartbeat_loop
         self.take_error = status.take_error
-        self.enter_call, self.leave_call = sender.enter_call, sender.leave_call
-        self.run_heartbeats = sender.run
+        self.enter_call, self.leave_call = heartbeat_loop.enter_call, heartbeat_loop.leave_call
+        self.run_heartbeats = heartbeat_loop.run
         self.commit_failed, self.renew = protocol.commit_failed, protocol.renew
         self.rejoin = protocol.rejoin
         self._protocol = protocol

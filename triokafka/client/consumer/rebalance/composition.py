@@ -10,14 +10,16 @@ from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.committer import Committer
 from triokafka.client.consumer.failure_tracker import FailureTracker
+from triokafka.client.consumer.membership.classic_heartbeat import ClassicHeartbeat
 from triokafka.client.consumer.membership.classic_join import ClassicJoin
 from triokafka.client.consumer.membership.classic_member import ClassicMember, GroupConfig
 from triokafka.client.consumer.membership.classic_membership import ClassicMembership
+from triokafka.client.consumer.membership.consumer_protocol_heartbeat import ConsumerProtocolHeartbeat
 from triokafka.client.consumer.membership.consumer_protocol_member import ConsumerGroupConfig, ConsumerProtocolMember
 from triokafka.client.consumer.membership.consumer_protocol_membership import ConsumerProtocolMembership
 from triokafka.client.consumer.membership.group_membership import GroupMembership, GroupProtocol
 from triokafka.client.consumer.membership.heartbeat_clock import HeartbeatClock
-from triokafka.client.consumer.membership.heartbeat_sender import HeartbeatSender
+from triokafka.client.consumer.membership.heartbeat_loop import HeartbeatLoop, HeartbeatProtocol
 from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
 from triokafka.client.consumer.membership.leave_sender import LeaveSender
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
@@ -60,6 +62,7 @@ def compose_group(
     leave_sender = LeaveSender(status, tasks)
     handover = PartitionHandover(subscription, status.timing, on_assignment)
     poll_interval = PollInterval(options.max_poll_interval_ms / 1000)
+    heartbeat: HeartbeatProtocol
     protocol: GroupProtocol
     if options.group_protocol == "classic":
         clock = HeartbeatClock(
@@ -76,7 +79,8 @@ def compose_group(
         member = ClassicMember(classic_config, resolve_assignors(options.partition_assignment_strategy))
         leader = LeaderAssignment(member, network, tasks, failures)
         join = ClassicJoin(options, network, subscription, member, leader, clock, status, tasks, failures)
-        protocol = ClassicMembership(options, network, member, join, clock, status, leave_sender, failures)
+        heartbeat = ClassicHeartbeat(options, network, member, clock, status, failures)
+        protocol = ClassicMembership(network, member, join, status, leave_sender)
         source = ClassicRebalance(subscription, member, protocol, join, leader, committer, handover)
     else:
         clock = HeartbeatClock(
@@ -92,10 +96,14 @@ def compose_group(
         )
         backoff = Backoff(options.retry_backoff_ms / 1000, options.retry_backoff_max_ms / 1000)
         driven = ConsumerProtocolMember(config, str(network.world.uuid()), clock, backoff)
-        protocol = ConsumerProtocolMembership(options, network, subscription, driven, status, leave_sender, failures)
+        heartbeat = beats = ConsumerProtocolHeartbeat(options, network, driven, status, leave_sender, failures)
+        protocol = ConsumerProtocolMembership(network, subscription, driven, beats, status, leave_sender, failures)
         names = TopicNames(network, backoff, tasks, failures, on_change)
         keep_metadata_of = network.metadata.set_topics
         source = ConsumerProtocolRebalance(subscription, protocol, names, committer, handover, keep_metadata_of)
-    sender = HeartbeatSender(protocol, clock, poll_interval, status, network.world, network.hooks, failures, progress)
-    membership = GroupMembership(protocol, clock, poll_interval, status, sender, leave_sender)
+    leave = protocol.leave_after_max_poll_interval
+    loop = HeartbeatLoop(
+        heartbeat, leave, clock, poll_interval, status, network.world, network.hooks, failures, progress
+    )
+    membership = GroupMembership(protocol, clock, poll_interval, status, loop, leave_sender)
     return membership, Rebalancer(network, subscription, source, handover, fresh_for=fresh_for)

@@ -14,8 +14,8 @@ from triokafka.client.producer.call_times import CallTimes
 from triokafka.client.producer.partition_queue import PartitionQueue
 from triokafka.client.producer.transactions.completion_check import CompletionCheck
 from triokafka.client.producer.transactions.coordinator_call import CoordinatorCall
-from triokafka.client.producer.transactions.manager import TransactionManager
 from triokafka.client.producer.transactions.registration_order import RegistrationOrder
+from triokafka.client.producer.transactions.transaction_manager import TransactionManager
 from triokafka.client.producer.transactions.transaction_offsets import TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TransactionState
 from triokafka.client.producer.transactions.transaction_task import TransactionTask

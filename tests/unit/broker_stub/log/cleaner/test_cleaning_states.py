@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from triokafka.broker_stub.log.cleaner.cleaning_states import CleaningStates
-from triokafka.broker_stub.log.throttle import Throttle
+from triokafka.broker_stub.log.io_throttle import Throttle
 from triokafka.errors import IllegalStateError
 from triokafka.structs import TopicPartition
 
