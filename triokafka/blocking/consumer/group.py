@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from triokafka import ConsumerRecord
@@ -102,7 +103,12 @@ class KafkaConsumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
         # The record being processed when the block raised is not committed.
         self.close(autocommit=exc_type is None)
 

@@ -15,6 +15,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, Final, NoReturn, Self
 
 from triokafka.blocking.bootstrap import bootstrap
@@ -115,7 +116,12 @@ class KafkaProducer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *raised: object) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:
