@@ -17,12 +17,7 @@ from typing import Any, Final
 
 import trio
 
-from triokafka.errors import (
-    KafkaConnectionError,
-    ProtocolError,
-    RequestTimedOutError,
-    SecurityProtocolMismatchError,
-)
+from triokafka import errors
 from triokafka.hooks import NO_HOOKS, HookChain
 from triokafka.network.dead_peer import Verdict, allowed_wait, share_of_limit
 from triokafka.network.in_flight_request import (
@@ -198,7 +193,7 @@ class Connection:
             UnsupportedVersionError, ProtocolError: the request cannot be encoded in this version; nothing was sent.
         """
         if self.error is not None:
-            raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
+            raise errors.KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
         if now is None:
             now = self._now()
         waiting, liveness = self._in_flight, self._liveness
@@ -262,7 +257,7 @@ class Connection:
             self._ping(waiter.done, self._now())
             await waiter.wait()
         if self.error is not None:
-            raise KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
+            raise errors.KafkaConnectionError(f"the connection to {self.name} has ended: {self.error}") from self.error
 
     def call_after_answers(self, callback: Callable[[float], None]) -> None:
         """Call ``callback`` with the time after all responses that arrived together, before other tasks run.
@@ -289,7 +284,7 @@ class Connection:
                 await self._read()
                 nursery.cancel_scope.cancel()
         finally:
-            self.close(KafkaConnectionError(f"the connection to {self.name} was closed by this client"))
+            self.close(errors.KafkaConnectionError(f"the connection to {self.name} was closed by this client"))
 
     def close(self, error: Exception) -> None:
         """End the connection now; requests in flight fail with ``error``. A second call does nothing."""
@@ -348,9 +343,9 @@ class Connection:
     def _overdue_error(self, overdue: InFlightRequest | None, now: float) -> Exception:
         if overdue is None:
             idle = round(self._max_idle * 1000)
-            return KafkaConnectionError(f"the connection to {self.name} was closed after {idle} ms without use")
+            return errors.KafkaConnectionError(f"the connection to {self.name} was closed after {idle} ms without use")
         waited = round((now - overdue.started_at) * 1000)
-        return RequestTimedOutError(
+        return errors.RequestTimedOutError(
             f"{self.name} did not answer {overdue.request_type.__name__} within {waited} ms; connection closed"
         )
 
@@ -393,13 +388,13 @@ class Connection:
         if verdict is Verdict.PROBE:
             self._watch.cancel()  # check again now
         elif verdict is Verdict.CLOSE:
-            self.close(KafkaConnectionError(f"{self.name}: silent while another connection died; closed"))
+            self.close(errors.KafkaConnectionError(f"{self.name}: silent while another connection died; closed"))
 
     def close_as_dead(self, why: str) -> None:
         """End the connection because overdue responses did not come."""
         if self.error is None:
             self._on_dead(self._liveness.die(self._oldest))
-            self.close(KafkaConnectionError(why))
+            self.close(errors.KafkaConnectionError(why))
 
     def probed(self, *, alive: bool) -> None:
         """Take the outcome of a probe: whether the broker answers over a fresh connection."""
@@ -427,10 +422,10 @@ class Connection:
             finally:
                 self._end_of_answers()
             self.closed_by_peer = self.error is None
-            self.close(KafkaConnectionError(f"{self.name} closed the connection"))
+            self.close(errors.KafkaConnectionError(f"{self.name} closed the connection"))
         except (OSError, trio.ClosedResourceError) as error:
             self.close(broken_connection(f"the connection to {self.name} broke while receiving", error))
-        except (ProtocolError, SecurityProtocolMismatchError) as error:
+        except (errors.ProtocolError, errors.SecurityProtocolMismatchError) as error:
             self.close(error)
 
     async def _handle_large(self, frame: Buffer) -> bool:
@@ -456,11 +451,11 @@ class Connection:
         """Handle one response. Return False when the connection has ended."""
         waiting = self._in_flight
         if not waiting:
-            raise ProtocolError(f"{self.name} sent a response to no request")
+            raise errors.ProtocolError(f"{self.name} sent a response to no request")
         entry = waiting[0]
         (correlation_id,) = _SIZE.unpack_from(frame, 0)
         if correlation_id != entry.correlation_id:
-            raise ProtocolError(
+            raise errors.ProtocolError(
                 f"{self.name} answered with correlation id {correlation_id}, but {entry.correlation_id} was due"
             )
         template, liveness = entry.answer, self._liveness

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from triokafka.errors import (
-    IllegalStateError,
-    KafkaConnectionError,
-    KafkaError,
-    RequestTimedOutError,
-)
+from triokafka import errors
 from triokafka.network.broker_channel import BrokerChannel, ChannelState, copied_failure
 from triokafka.network.config import NetworkConfig
 from triokafka.network.connection import Connection
@@ -122,7 +117,7 @@ class NodeChannel:
         )
 
     @property
-    def error(self) -> KafkaError | None:
+    def error(self) -> errors.KafkaError | None:
         """The reason why the last attempt or connection ended; None while connected, and before the first attempt."""
         return self._channel.error
 
@@ -141,7 +136,7 @@ class NodeChannel:
             IllegalStateError: it runs already.
         """
         if self._runs:
-            raise IllegalStateError(f"the channel to {self.name} runs already")
+            raise errors.IllegalStateError(f"the channel to {self.name} runs already")
         self._runs = True
         try:
             async with trio.open_nursery() as nursery:
@@ -255,14 +250,14 @@ class NodeChannel:
         finally:
             self._senders -= 1
         if channel.state is ChannelState.READY:
-            raise RequestTimedOutError(f"{self.name} did not take another request within {limit * 1000:.0f} ms")
-        raise KafkaConnectionError(
+            raise errors.RequestTimedOutError(f"{self.name} did not take another request within {limit * 1000:.0f} ms")
+        raise errors.KafkaConnectionError(
             f"no connection to {self.name} within {limit * 1000:.0f} ms"
             + (f"; last failure: {channel.error}" if channel.error is not None else "")
         )
 
-    def _closed_error(self) -> KafkaConnectionError:
-        return KafkaConnectionError(f"the channel to {self.name} was closed by this node")
+    def _closed_error(self) -> errors.KafkaConnectionError:
+        return errors.KafkaConnectionError(f"the channel to {self.name} was closed by this node")
 
 
 def _ignore() -> None:

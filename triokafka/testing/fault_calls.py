@@ -18,10 +18,9 @@ Error = int | str | type[BrokerResponseError]
 
 
 class FaultCalls:
-    """Arms faults in ``faults``; a component of every handle of a broker or a cluster."""
+    """Arms faults in ``faults``; every handle of a broker or a cluster has these calls."""
 
-    def __init__(self, faults: Faults) -> None:
-        self._faults = faults
+    faults: Faults
 
     def fail_next(
         self,
@@ -58,7 +57,7 @@ class FaultCalls:
             chance=chance,
             group=group,
         )
-        self._faults.arm(fault)
+        self.faults.arm(fault)
         return fault
 
     def drop_replies(
@@ -128,7 +127,7 @@ class FaultCalls:
     ) -> RequestFault:
         fault.api_key, fault.times, fault.client_id = _key(api), times, client_id
         fault.skip, fault.chance = skip, chance
-        self._faults.arm(fault)
+        self.faults.arm(fault)
         return fault
 
 

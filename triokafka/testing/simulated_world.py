@@ -21,8 +21,8 @@ T = TypeVar("T")
 
 _EPOCH_MS = 1_700_000_000_000  # initial wall-clock time of a simulation
 _BOOTED = 2.0**20
-"""Initial monotonic time of each host, in seconds: so large that `now` is never finer than Trio's clock, also with a
-negative skew. Otherwise a wait for a last fraction of a second would be too short to advance Trio's clock at all."""
+"""Initial monotonic time, in seconds, of a host whose clocks are behind: so large that `now` is never finer than Trio's
+clock. Otherwise a wait for a last fraction of a second could be too short to advance Trio's clock at all."""
 
 
 class SimulatedWorld(World):
@@ -56,6 +56,7 @@ class SimulatedWorld(World):
         self.node = node
         self.incarnation = incarnation
         self.clock_skew = clock_skew
+        self._booted = _BOOTED if clock_skew < 0 else 0.0
         self.wall_skew = 0.0
         self.random = random.Random(f"{seed}/{node}/{incarnation}")
         self.storage = GuardedStorage(disk, check=self.check_alive)
@@ -67,13 +68,13 @@ class SimulatedWorld(World):
         self._resumed.set()
 
     def now(self) -> float:
-        return trio.current_time() + (_BOOTED + self.clock_skew)
+        return trio.current_time() + (self._booted + self.clock_skew)
 
     def wall_ms(self) -> int:
         return _EPOCH_MS + round((trio.current_time() - self._started + self.clock_skew + self.wall_skew) * 1000)
 
     def deadline(self, at: float) -> float:
-        return at - (_BOOTED + self.clock_skew)
+        return at - (self._booted + self.clock_skew)
 
     def random_bytes(self, size: int) -> bytes:
         return self.random.randbytes(size)

@@ -139,7 +139,7 @@ async def test_ended_connection_wakes_all_waiters() -> None:
 async def test_throttled_client_sends_nothing_until_the_time_is_over() -> None:
     """KIP-219."""
     async with connected() as (_, connection):
-        connection.throttled_until = trio.current_time() + 3
+        connection.throttled_until = connection._world.now() + 3
         started = trio.current_time()
         async with trio.open_nursery() as nursery:
             for _ in range(3):
@@ -163,7 +163,7 @@ async def test_response_that_the_broker_delayed_itself_does_not_throttle_the_cli
 
         broker.script(MetadataRequest, throttling)
         await connection.call(ASK, version)
-        assert (connection.throttled_until > trio.current_time() + 2.9) is muted
+        assert (connection.throttled_until > connection._world.now() + 2.9) is muted
 
 
 class Stuck:

@@ -79,7 +79,7 @@ async def test_missing_topic_is_requested_until_the_timeout() -> None:
             await client.metadata_for(["later"], timeout_ms=5000)
         assert trio.current_time() - started == pytest.approx(5)
         assert 4 <= len(cluster.brokers[1].seen(MetadataRequest)) <= 12  # with a growing back-off
-        assert "later" not in client.metadata.begin_update(trio.current_time())  # type: ignore[operator]
+        assert "later" not in client.metadata.begin_update(client.world.now())  # type: ignore[operator]
 
 
 @simulated
@@ -290,7 +290,7 @@ async def test_unused_topic_is_no_longer_requested() -> None:
         await client.metadata_for(["bills"])
         for _ in range(8):
             await client.metadata_for(["orders"])
-            client.metadata.use_topic("orders", trio.current_time())
+            client.metadata.use_topic("orders", client.world.now())
             await trio.sleep(2)
         assert asked(broker)[:3] == [["bills"], ["orders"], ["bills", "orders"]]
         assert asked(broker)[-1] == ["orders"]

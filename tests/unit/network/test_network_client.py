@@ -439,7 +439,7 @@ async def test_listener_is_notified_when_the_queue_of_waiters_is_empty() -> None
         await client.send(-1, ASK)
         connection = client._brokers.channel(-1).connection
         assert connection is not None
-        connection.throttled_until = trio.current_time() + 2
+        connection.throttled_until = client.world.now() + 2
         async with trio.open_nursery() as nursery:
             nursery.start_soon(client.send, -1, ASK)
             await trio.testing.wait_all_tasks_blocked()

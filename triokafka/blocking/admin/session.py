@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 import triokafka
+from triokafka import errors
 from triokafka.blocking.errors import NoError
-from triokafka.errors import (
-    BrokerResponseError,
-    IllegalStateError,
-    KafkaError,
-    UnansweredItemError,
-    UnencodableValueError,
-)
 from triokafka.loop_thread import LoopThread, fork_count
 
 if TYPE_CHECKING:
@@ -83,7 +77,7 @@ class AdminSession:
             IllegalStateError: the client is closed, or belongs to the parent of this forked process.
         """
         if self._forks != fork_count():
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 "this KafkaAdminClient belongs to the process from which this one was forked: make a new one here"
             )
         result: T = self.loop.call(self._work, work)
@@ -91,7 +85,7 @@ class AdminSession:
 
     async def _work(self, work: Work[T]) -> T:
         if self._admin is None:
-            raise IllegalStateError("KafkaAdminClient is closed")
+            raise errors.IllegalStateError("KafkaAdminClient is closed")
         return await work(self._admin)
 
     def change(self, items: Iterable[K], change: Work[Any]) -> dict[K, Any]:
@@ -108,15 +102,15 @@ class AdminSession:
         return limit
 
 
-async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T | KafkaError]:
+async def each(items: Iterable[K], do: Callable[[K], Awaitable[T]]) -> dict[K, T | errors.KafkaError]:
     """Do something for each item, one after the other; return the result or error of each."""
-    outcomes: dict[K, T | KafkaError] = {}
+    outcomes: dict[K, T | errors.KafkaError] = {}
     for item in items:
         try:
             outcomes[item] = await do(item)
-        except UnencodableValueError:
+        except errors.UnencodableValueError:
             raise  # an argument is wrong
-        except KafkaError as error:
+        except errors.KafkaError as error:
             outcomes[item] = error
     return outcomes
 
@@ -128,46 +122,48 @@ async def together(items: Iterable[K], change: Awaitable[Any]) -> dict[K, Any]:
     """
     try:
         done = await change
-    except (KafkaError, ExceptionGroup) as failure:
+    except (errors.KafkaError, ExceptionGroup) as failure:
         results: Results[K, Any] | None = getattr(failure, "outcomes", None)
         if results is None:
             raise
         if results.whole is not None:
             raise results.whole from None
         outcomes = {item: results.errors[item] if item in results.errors else results[item] for item in items}
-        return {item: outcome for item, outcome in outcomes.items() if not isinstance(outcome, UnansweredItemError)}
+        return {
+            item: outcome for item, outcome in outcomes.items() if not isinstance(outcome, errors.UnansweredItemError)
+        }
     return {item: done[item] if isinstance(done, Mapping) else None for item in items}
 
 
 def raise_first(outcomes: Iterable[object]) -> None:
     """Raise the first error among ``outcomes``, if any."""
     for outcome in outcomes:
-        if isinstance(outcome, KafkaError):
+        if isinstance(outcome, errors.KafkaError):
             raise outcome
 
 
 def code_of(outcome: object) -> int:
     """Return the error code of an outcome: 0 for success, -1 for an error that no broker sent."""
-    if not isinstance(outcome, KafkaError):
+    if not isinstance(outcome, errors.KafkaError):
         return 0
-    return outcome.code if isinstance(outcome, BrokerResponseError) else -1
+    return outcome.code if isinstance(outcome, errors.BrokerResponseError) else -1
 
 
 def message_of(outcome: object) -> str | None:
     """Return the text of an error, None for success."""
-    return str(outcome) if isinstance(outcome, KafkaError) else None
+    return str(outcome) if isinstance(outcome, errors.KafkaError) else None
 
 
-def class_of(outcome: object) -> type[KafkaError]:
+def class_of(outcome: object) -> type[errors.KafkaError]:
     """Return the class of an error, `NoError` for success."""
-    return type(outcome) if isinstance(outcome, KafkaError) else NoError
+    return type(outcome) if isinstance(outcome, errors.KafkaError) else NoError
 
 
 def text_of(outcome: object) -> str:
     """Return ``OK``, or number, name and text of an error."""
-    if not isinstance(outcome, KafkaError):
+    if not isinstance(outcome, errors.KafkaError):
         return "OK"
-    number = f"[Error {outcome.code}] " if isinstance(outcome, BrokerResponseError) else ""
+    number = f"[Error {outcome.code}] " if isinstance(outcome, errors.BrokerResponseError) else ""
     return f"{number}{type(outcome).__name__}: {outcome}"
 
 

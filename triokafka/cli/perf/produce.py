@@ -118,19 +118,11 @@ def produce(
     topic: str | None,
     bootstrap: str | None,
     against: str | None,
-    records: int,
     size: int | None,
     payload_file: str | None,
     numbers: bool,
     payload_delimiter: str,
     rate: float | None,
-    compression: str,
-    acks: str,
-    linger_ms: float,
-    batch_size: int,
-    partition: int | None,
-    api: str,
-    interval_ms: float,
     transactional_id: str | None,
     transaction_ms: float | None,
     config_file: str | None,
@@ -138,7 +130,7 @@ def produce(
     compare: bool,
     rounds: int,
     with_metrics: bool,
-    as_json: bool,
+    **run: Any,
 ) -> int:
     """Send records, and report speed, acknowledgement latency, processor time and memory.
 
@@ -179,24 +171,16 @@ def produce(
         )
     settings = Settings(
         topic=topic or _OWN_TOPIC,
-        records=records,
         size=size or 100,
         rate=None if rate == -1 else rate,
         payload_file=payload_file,
-        compression=compression,
-        acks=acks,
-        linger_ms=linger_ms,
-        batch_size=batch_size,
-        api=api,
-        partition=partition,
         more=set_options,
-        as_json=as_json,
         file=file,
         payload_delimiter=payload_delimiter,
         numbers=numbers,
         with_metrics=with_metrics,
-        interval_ms=interval_ms,
         transaction_ms=(transaction_ms or _TRANSACTION_MS) if is_transactional else None,
+        **run,
     )
     options = _options("localhost:9092" if bootstrap is None else bootstrap, settings)
     values = _values(settings)

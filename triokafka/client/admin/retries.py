@@ -7,25 +7,11 @@ from typing import Any, Final, TypeVar
 
 import trio
 
+from triokafka import errors
 from triokafka.backoff import Backoff
 from triokafka.client.admin.call_routing import GROUP, CallRouting, ControllerRoute
 from triokafka.client.admin.types import Results
 from triokafka.client.config import AdminOptions
-from triokafka.errors import (
-    BrokerResponseError,
-    CoordinatorNotAvailableError,
-    InvalidRequestError,
-    KafkaError,
-    KafkaTimeoutError,
-    NotControllerError,
-    NotCoordinatorError,
-    UnansweredItemError,
-    UnencodableValueError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
-    for_code,
-    in_words,
-)
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.message import Request, Response
 from triokafka.structs import Node
@@ -38,7 +24,7 @@ R = TypeVar("R", bound=Response)
 Round = Callable[[list[K], CallRouting], Awaitable[Mapping[K, V | Exception]]]
 """Does the given items once, in an attempt of the call; returns the outcome or the error of each."""
 
-_FINAL: Final = (UnknownTopicOrPartitionError, UnknownTopicIdError)
+_FINAL: Final = (errors.UnknownTopicOrPartitionError, errors.UnknownTopicIdError)
 
 
 class AdminRetries:
@@ -64,7 +50,7 @@ class AdminRetries:
         do_round: Round[K, V],
         timeout_ms: float | None,
         *,
-        final: tuple[type[KafkaError], ...] = (),
+        final: tuple[type[errors.KafkaError], ...] = (),
     ) -> Results[K, V]:
         """Do the items, and retry those that failed with a retriable error, until all are done or the time is over.
 
@@ -88,13 +74,13 @@ class AdminRetries:
             with trio.move_on_after(left_ms / 1000):
                 try:
                     outcomes = await do_round(pending, call)
-                    overall = UnansweredItemError("the broker's answer does not mention this item")
-                except UnencodableValueError:
+                    overall = errors.UnansweredItemError("the broker's answer does not mention this item")
+                except errors.UnencodableValueError:
                     raise  # the argument is wrong, not the cluster
-                except KafkaError as error:
+                except errors.KafkaError as error:
                     overall = whole = error
             if overall is None:
-                overall = whole = KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._why_late(call)}")
+                overall = whole = errors.KafkaTimeoutError(f"not done within {limit:.0f} ms: {self._why_late(call)}")
             again: list[K] = []
             for item in pending:
                 outcome = outcomes.get(item, overall)
@@ -104,7 +90,11 @@ class AdminRetries:
                     continue
                 if _says_more(outcome, failed.get(item), call):
                     failed[item] = outcome
-                if isinstance(outcome, KafkaError) and outcome.retriable and not isinstance(outcome, _FINAL + final):
+                if (
+                    isinstance(outcome, errors.KafkaError)
+                    and outcome.retriable
+                    and not isinstance(outcome, _FINAL + final)
+                ):
                     again.append(item)
             failures += 1
             delay = self._backoff.delay(failures, self.world.random.random())
@@ -144,7 +134,7 @@ class AdminRetries:
         do_round: Round[K, V],
         timeout_ms: float | None,
         *,
-        final: tuple[type[KafkaError], ...] = (),
+        final: tuple[type[errors.KafkaError], ...] = (),
     ) -> dict[K, V]:
         """Do as `each`, for calls that change something: raise the failures after all items were tried."""
         return values_of(await self.each(items, do_round, timeout_ms, final=final))
@@ -182,17 +172,17 @@ class AdminRetries:
             why += ". The request is for the active controller: check that a majority of the controllers runs"
         return why
 
-    def error(self, code: int, item: object, message: str | None = None) -> BrokerResponseError | None:
+    def error(self, code: int, item: object, message: str | None = None) -> errors.BrokerResponseError | None:
         """Return the error of one item, None when ``code`` is 0. Stale metadata is refreshed before the next try."""
         if not code:
             return None
-        kind = for_code(code)
-        error = kind(f"{item}: {message or in_words(kind)}")
-        if message and isinstance(error, InvalidRequestError):
+        kind = errors.for_code(code)
+        error = kind(f"{item}: {message or errors.in_words(kind)}")
+        if message and isinstance(error, errors.InvalidRequestError):
             error.advice = ""  # which is to read that message
-        if isinstance(error, NotControllerError):
+        if isinstance(error, errors.NotControllerError):
             self._route.unreachable = None
-        if isinstance(error, NotControllerError) or error.invalid_metadata:
+        if isinstance(error, errors.NotControllerError) or error.invalid_metadata:
             self.client.request_metadata_update()
         return error
 
@@ -204,11 +194,11 @@ class AdminRetries:
 
     def group_error(
         self, code: int, group_id: str, message: str | None = None, *, part: object = None
-    ) -> BrokerResponseError | None:
+    ) -> errors.BrokerResponseError | None:
         """Return the `error` of a group, or of some ``part`` of it. A coordinator that moved is looked up again."""
         item = f"group {group_id!r}" if part is None else f"group {group_id!r}, {part}"
         error = self.error(code, item, message)
-        if isinstance(error, (NotCoordinatorError, CoordinatorNotAvailableError)):
+        if isinstance(error, (errors.NotCoordinatorError, errors.CoordinatorNotAvailableError)):
             self.client.forget_coordinator(group_id, GROUP)
         return error
 
@@ -219,9 +209,9 @@ def _says_more(outcome: object, earlier: object, call: CallRouting) -> bool:
     A timeout does not replace the reason of an earlier failure, unless that was a connection, and since then the
     request has reached a broker that waits for the active controller.
     """
-    if not isinstance(outcome, KafkaTimeoutError) or earlier is None:
+    if not isinstance(outcome, errors.KafkaTimeoutError) or earlier is None:
         return True
-    return call.waited_for_controller and not isinstance(earlier, BrokerResponseError)
+    return call.waited_for_controller and not isinstance(earlier, errors.BrokerResponseError)
 
 
 def values_of(results: Results[K, V]) -> dict[K, V]:
@@ -234,9 +224,9 @@ def values_of(results: Results[K, V]) -> dict[K, V]:
 def failure_of(results: Results[Any, Any]) -> Exception:
     """Return the error of the failed item, or a group of several errors; ``outcomes`` has the results of all items."""
     # A request that failed as a whole is one error, however many items it had.
-    errors = list({id(error): error for error in results.errors.values()}.values())
-    failure = errors[0]
-    if len(errors) > 1:
-        failure = ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", errors)
+    distinct = list({id(error): error for error in results.errors.values()}.values())
+    failure = distinct[0]
+    if len(distinct) > 1:
+        failure = ExceptionGroup(f"{len(results.errors)} of {len(results)} items failed", distinct)
     failure.outcomes = results  # type: ignore[attr-defined]
     return failure

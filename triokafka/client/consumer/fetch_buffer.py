@@ -17,11 +17,13 @@ from triokafka.structs import TopicPartition
 class FetchBuffer:
     """Fetched data of all partitions, in order of arrival.
 
-    ``on_space`` is called when bytes were freed, so that more can be fetched.
+    It has at most ``max_bytes`` (``prefetch_max_bytes``). ``on_space`` is called when bytes were freed, so that more
+    can be fetched.
     """
 
-    def __init__(self, subscription: SubscriptionState, on_space: Callable[[], None]) -> None:
+    def __init__(self, subscription: SubscriptionState, max_bytes: int, on_space: Callable[[], None]) -> None:
         self._subscription = subscription
+        self._max_bytes = max_bytes
         self._on_space = on_space
         self._queue: deque[CompletedFetch] = deque()
         self._bytes: dict[TopicPartition, int] = {}
@@ -38,6 +40,16 @@ class FetchBuffer:
     def bytes_of(self, partition: TopicPartition) -> int:
         """Return how many bytes of one partition are buffered."""
         return self._bytes.get(partition, 0)
+
+    def room(self, reserved: int) -> int:
+        """Return how many bytes may be fetched beside the ``reserved`` ones of present fetches.
+
+        Data of paused partitions gives way when it is all there is.
+        """
+        room = self._max_bytes - self.total_bytes - reserved
+        if room <= 0 and not self.has_current and self.drop_paused():
+            room = self._max_bytes - self.total_bytes - reserved
+        return room
 
     def fetch_offset(self, partition: TopicPartition, state: PartitionState) -> int | None:
         """Return the next offset to fetch, behind the buffered data; None if only decoding can find it."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from triokafka import errors
 from triokafka.client.config import ConsumerOptions
 from triokafka.client.consumer.batches import FetchedBatch
 from triokafka.client.consumer.completed_fetch import CompletedFetch, end_of
@@ -19,12 +20,6 @@ from triokafka.client.consumer.deserialization import record_converter
 from triokafka.client.consumer.fetcher import Fetcher
 from triokafka.client.consumer.interceptors import Records, intercept_records
 from triokafka.client.consumer.subscription_state import SubscriptionState
-from triokafka.errors import (
-    CorruptRecordError,
-    DecompressedSizeError,
-    RecordDeserializationError,
-    UnsupportedCodecError,
-)
 from triokafka.records import ConsumerRecord
 from triokafka.records.cursor import RecordCursor
 from triokafka.structs import OffsetAndMetadata, TopicPartition
@@ -126,7 +121,7 @@ class FetchCollector:
             got = len(taken)
             try:
                 limit -= self._take_from(data, limit, taken)
-            except (CorruptRecordError, RecordDeserializationError, UnsupportedCodecError):
+            except (errors.CorruptRecordError, errors.RecordDeserializationError, errors.UnsupportedCodecError):
                 if not taken:
                     raise
                 limit = 0
@@ -161,7 +156,7 @@ class FetchCollector:
             before = data.position
             try:
                 rows = self._undamaged(data, partial(data.take_columns, builder, limit - total))
-            except (CorruptRecordError, UnsupportedCodecError):
+            except (errors.CorruptRecordError, errors.UnsupportedCodecError):
                 if total:
                     break
                 raise
@@ -202,9 +197,9 @@ class FetchCollector:
         while True:
             try:
                 return read()
-            except CorruptRecordError as error:
+            except errors.CorruptRecordError as error:
                 behind = data.behind_damage()
-                if behind is None or not self._skips_damage or isinstance(error, DecompressedSizeError):
+                if behind is None or not self._skips_damage or isinstance(error, errors.DecompressedSizeError):
                     what = (
                         str(error)
                         if behind is None
@@ -275,7 +270,7 @@ class FetchCollector:
                 data.rewind(record.offset if converted else start)
                 if converted:
                     return converted
-                raise RecordDeserializationError(
+                raise errors.RecordDeserializationError(
                     f"the deserializer failed on the record at offset {record.offset} of {data.partition}: {error!r};"
                     f" the position stays there, seek to {record.offset + 1} to skip it"
                 ) from error

@@ -76,7 +76,7 @@ class Fetcher:
         on_data: Callable[[], None],
         on_reset: Callable[[], None] = lambda: None,
     ) -> None:
-        self.buffer = FetchBuffer(subscription, self.wake)
+        self.buffer = FetchBuffer(subscription, options.prefetch_max_bytes, self.wake)
         self.counters = FetchCounters()
         self.fetch_log = FetchLog()
         self._options = options
@@ -163,12 +163,6 @@ class Fetcher:
             self._failures.succeeded(f"fetching {partition}")
         return self._planner.round(node_id, now)
 
-    def _room(self) -> int:
-        room = self._options.prefetch_max_bytes - self.buffer.total_bytes - self._reserved
-        if room <= 0 and not self.buffer.has_current and self.buffer.drop_paused():
-            room = self._options.prefetch_max_bytes - self.buffer.total_bytes - self._reserved
-        return room
-
     # ---------------------------------------------------------------- one broker
 
     async def _serve(self, node_id: int) -> None:
@@ -181,7 +175,7 @@ class Fetcher:
             wake = self._wake
             now = self._world.now()
             plan = self._plan(node_id, now)
-            room = self._room()
+            room = self.buffer.room(self._reserved)
             wait_until = plan.retry_at
             ready = bool(plan.targets) and room > 0
             if not plan.targets and wait_until == _NEVER:

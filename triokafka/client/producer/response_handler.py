@@ -9,29 +9,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from triokafka import errors
 from triokafka.client.producer.batch import ProducerBatch
 from triokafka.client.producer.batch_log import BatchLog
 from triokafka.client.producer.incomplete_batches import IncompleteBatches
 from triokafka.client.producer.produce_request import ProduceAnswer
 from triokafka.client.producer.splitting import split_records
 from triokafka.client.producer.transactions.completion_check import completion_backoff
-from triokafka.errors import (
-    ERRORS,
-    BrokerResponseError,
-    ClusterAuthorizationFailedError,
-    ConcurrentTransactionsError,
-    DuplicateSequenceNumberError,
-    InvalidProducerEpochError,
-    InvalidProducerIdMappingError,
-    InvalidRecordError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    NetworkExceptionError,
-    ProducerFencedError,
-    TransactionalIdAuthorizationFailedError,
-    UnsupportedVersionError,
-    for_code,
-)
 from triokafka.hooks import HookChain
 from triokafka.network.network_client import NetworkClient
 from triokafka.structs import TopicPartition
@@ -41,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 _UNKNOWN_SERVER_ERROR: Final = -1
 FATAL: Final = (
-    ClusterAuthorizationFailedError,
-    InvalidProducerIdMappingError,
-    ProducerFencedError,
-    TransactionalIdAuthorizationFailedError,
-    UnsupportedVersionError,
+    errors.ClusterAuthorizationFailedError,
+    errors.InvalidProducerIdMappingError,
+    errors.ProducerFencedError,
+    errors.TransactionalIdAuthorizationFailedError,
+    errors.UnsupportedVersionError,
 )
 """Errors that end an idempotent producer; any other fails its batch alone."""
 
@@ -93,7 +77,7 @@ class ResponseHandler:
         for batch in self._off_wire(batches):
             answer = answers.get(batch.topic_partition)
             if answer is None:
-                error = NetworkExceptionError(
+                error = errors.NetworkExceptionError(
                     f"the broker's answer has no result for {batch.topic_partition}, or contradictory ones"
                 )
                 self._failed(batch, error, None, now, retry=self._attempts_left(batch))
@@ -130,7 +114,7 @@ class ResponseHandler:
             wait = self._batches.settings.retry_backoff.delay(batch.attempts, self._world.random.random())
             self._batches.retry(batch, now, wait=wait)
 
-    def impossible(self, batches: Sequence[ProducerBatch], error: KafkaError) -> None:
+    def impossible(self, batches: Sequence[ProducerBatch], error: errors.KafkaError) -> None:
         """Fail the batches: no request version of this broker can carry them, and nothing was sent."""
         for batch in self._off_wire(batches):
             self._give_up(batch, error, fate_known=batch.attempts == 1)
@@ -157,11 +141,11 @@ class ResponseHandler:
 
     def _refused(self, batch: ProducerBatch, answer: ProduceAnswer, now: float) -> None:
         error = _refusal(batch, answer)
-        if isinstance(error, DuplicateSequenceNumberError):
+        if isinstance(error, errors.DuplicateSequenceNumberError):
             self._counters["duplicate_batch_total"] += 1
             self._written(batch, -1, -1, now)  # the broker has it, but no longer its offset
             return
-        if isinstance(error, MessageSizeTooLargeError) and batch.count > 1 and not batch.done:
+        if isinstance(error, errors.MessageSizeTooLargeError) and batch.count > 1 and not batch.done:
             self._split(batch, error)
             return
         self._client.metadata.update_leader(batch.topic_partition, answer.leader_id, answer.leader_epoch, answer.leader)
@@ -171,7 +155,7 @@ class ResponseHandler:
         self, batch: ProducerBatch, error: Exception, answer: ProduceAnswer | None, now: float, *, retry: bool
     ) -> None:
         """Retry or give up after a failed attempt."""
-        if isinstance(error, KafkaError) and error.invalid_metadata:
+        if isinstance(error, errors.KafkaError) and error.invalid_metadata:
             self._client.request_metadata_update()
         if batch.done:
             self._batches.late_answer(batch, written=False)
@@ -182,7 +166,7 @@ class ResponseHandler:
             logger.debug("%s: attempt %d failed; retrying: %s", batch.topic_partition, batch.attempts, error)
             batch.last_error = error
             backoff = self._batches.settings.retry_backoff
-            if isinstance(error, ConcurrentTransactionsError):
+            if isinstance(error, errors.ConcurrentTransactionsError):
                 backoff = completion_backoff(backoff)
             self._batches.retry(batch, now, wait=backoff.delay(batch.attempts, self._world.random.random()))
             self._report_retry(batch, error)
@@ -195,7 +179,7 @@ class ResponseHandler:
     def _attempts_left(self, batch: ProducerBatch) -> bool:
         return batch.attempts <= self._retries
 
-    def _should_retry(self, batch: ProducerBatch, error: BrokerResponseError, answer: ProduceAnswer) -> bool:
+    def _should_retry(self, batch: ProducerBatch, error: errors.BrokerResponseError, answer: ProduceAnswer) -> bool:
         if not self._attempts_left(batch):
             return False
         if not self._batches.idempotent:
@@ -222,7 +206,7 @@ class ResponseHandler:
         if self._batches.idempotent:
             if isinstance(error, FATAL):
                 self._fatal = error
-            elif isinstance(error, InvalidProducerEpochError) and not self._batches.settings.transactional:
+            elif isinstance(error, errors.InvalidProducerEpochError) and not self._batches.settings.transactional:
                 # Another producer uses this id and a newer epoch: only a new id helps.
                 self._on_identity_lost()
         self._batches.fail(batch, error, fate_known=fate_known, record_errors=record_errors)
@@ -259,10 +243,10 @@ class ResponseHandler:
             self._on_fatal(fatal)
 
 
-def _refusal(batch: ProducerBatch, answer: ProduceAnswer) -> BrokerResponseError:
+def _refusal(batch: ProducerBatch, answer: ProduceAnswer) -> errors.BrokerResponseError:
     """Return the broker's error, with the partition and the remedy in its message."""
-    kind = for_code(answer.error_code)
-    code = f" with the unknown error code {answer.error_code}" if answer.error_code not in ERRORS else ""
+    kind = errors.for_code(answer.error_code)
+    code = f" with the unknown error code {answer.error_code}" if answer.error_code not in errors.ERRORS else ""
     attempt = f" at attempt {batch.attempts}" if batch.attempts > 1 else ""
     said = f" The broker says: {answer.message}" if answer.message else ""
     return kind(
@@ -282,9 +266,9 @@ def _record_errors(batch: ProducerBatch, error: Exception, answer: ProduceAnswer
         f"not written, because {len(bad)} other records of the same batch of {batch.count} for"
         f" {batch.topic_partition} were refused; send it again. The broker says: {answer.message or error}"
     )
-    errors: dict[int, Exception] = dict.fromkeys(range(batch.count), innocent)
+    by_index: dict[int, Exception] = dict.fromkeys(range(batch.count), innocent)
     # The code is the batch's: with several bad records it is unknown to which of them it belongs.
-    kind = type(error) if len(bad) == 1 else InvalidRecordError
+    kind = type(error) if len(bad) == 1 else errors.InvalidRecordError
     where = f"a record for {batch.topic_partition} was refused"
-    errors.update((index, kind(f"{where}: {message or error}")) for index, message in bad.items())
-    return errors
+    by_index.update((index, kind(f"{where}: {message or error}")) for index, message in bad.items())
+    return by_index

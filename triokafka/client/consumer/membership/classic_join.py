@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import trio
 
+from triokafka import errors
 from triokafka.assignors import Assignment
 from triokafka.backoff import Backoff
 from triokafka.client.config import ConsumerOptions
@@ -19,13 +20,6 @@ from triokafka.client.consumer.membership.held_request import HeldRequest
 from triokafka.client.consumer.membership.leader_assignment import LeaderAssignment
 from triokafka.client.consumer.membership.membership_status import MembershipStatus
 from triokafka.client.consumer.subscription_state import SubscriptionState
-from triokafka.errors import (
-    KafkaConnectionError,
-    KafkaError,
-    NodeNotReadyError,
-    RebalanceInProgressError,
-    for_code,
-)
 from triokafka.network.background_tasks import BackgroundTasks
 from triokafka.network.network_client import NetworkClient
 from triokafka.protocol.api.join_group import JoinGroupRequest
@@ -134,7 +128,7 @@ class ClassicJoin:
                     # A cancelled join may have left a thread running this assignor; nothing can stop it.
                     await self._leader.wait_for_thread()
                     await self._join_until_done()
-        except KafkaError as error:
+        except errors.KafkaError as error:
             self._status.error = error
         finally:
             if self._scope is scope:
@@ -154,9 +148,9 @@ class ClassicJoin:
                 await trio.sleep(self._backoff.delay(failures, self._world.random.random()))
             try:
                 step = await self._join_once()
-            except KafkaError as error:
+            except errors.KafkaError as error:
                 member.interrupted()
-                if not (error.retriable or isinstance(error, NodeNotReadyError)):
+                if not (error.retriable or isinstance(error, errors.NodeNotReadyError)):
                     raise
                 logger.debug("%s failed, trying again: %s", self._status.join_activity, error)
                 self._failures.failed(self._status.join_activity, error, self._world.now())
@@ -218,7 +212,7 @@ class ClassicJoin:
                 return await self._network.send(
                     node_id, request, timeout_ms=timeout_ms, purpose=_REBALANCE, max_version=version
                 )
-            except KafkaConnectionError:
+            except errors.KafkaConnectionError:
                 if not wait.sends_again:
                     self._broken += 1
                     raise
@@ -240,7 +234,7 @@ class ClassicJoin:
                 if wait.asks:
                     answer = await self._ask_about_member(node_id)
                 else:
-                    answer = NodeNotReadyError if is_join else RebalanceInProgressError
+                    answer = errors.NodeNotReadyError if is_join else errors.RebalanceInProgressError
                 now = self._world.now()
                 gone = not is_join and self._member.state is not ClassicState.SYNCING
                 if gone or (wait.is_lost(now, answer) and self._may_repeat(node_id)):
@@ -261,18 +255,18 @@ class ClassicJoin:
             return True
         try:
             return self._network.version_for(node_id, JoinGroupRequest, purpose=_REBALANCE) >= _NO_MEMBER_WITHOUT_ID
-        except KafkaError:
+        except errors.KafkaError:
             return False  # without a connection nothing was sent that could be lost
 
-    async def _ask_about_member(self, node_id: int) -> type[KafkaError] | None:
+    async def _ask_about_member(self, node_id: int) -> type[errors.KafkaError] | None:
         """Send a heartbeat of the present identity, and return the class of its error; `NodeNotReadyError` if the
         coordinator does not answer."""
         try:
             with trio.fail_after(self._clock.session_timeout):
                 response = await self._network.send(node_id, self._member.heartbeat(), purpose=COORDINATOR)
-        except (trio.TooSlowError, KafkaError):
-            return NodeNotReadyError
-        return for_code(response.error_code) if response.error_code else None
+        except (trio.TooSlowError, errors.KafkaError):
+            return errors.NodeNotReadyError
+        return errors.for_code(response.error_code) if response.error_code else None
 
     def _note_long_wait(self, wait: HeldRequest, now: float) -> None:
         """Report a wait for the group that exceeds the time limit of calls; a wait for other members is no error."""
@@ -281,7 +275,7 @@ class ClassicJoin:
             quietly = wait.confirmed or not wait.asks  # other members may delay a first join, too
             self._failures.failed(
                 self._status.join_activity,
-                KafkaError(f"the coordinator {why}"),
+                errors.KafkaError(f"the coordinator {why}"),
                 now,
                 quietly=quietly,
                 since=wait.began_at,

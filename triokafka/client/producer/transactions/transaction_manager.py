@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from triokafka import errors
 from triokafka.client.producer.sequences import ProducerIdentity
 from triokafka.client.producer.transactions.coordinator_call import GROUP, CallOutcome, CoordinatorCall
 from triokafka.client.producer.transactions.coordinator_errors import (
@@ -28,21 +29,6 @@ from triokafka.client.producer.transactions.coordinator_errors import (
 )
 from triokafka.client.producer.transactions.transaction_offsets import TransactionOffsets
 from triokafka.client.producer.transactions.transaction_state import TRANSITIONS, TransactionState
-from triokafka.errors import (
-    BrokerResponseError,
-    CommitFailedError,
-    IllegalStateError,
-    InvalidTxnStateError,
-    KafkaError,
-    OperationNotAttemptedError,
-    ProducerFencedError,
-    RequestTimedOutError,
-    TopicAuthorizationFailedError,
-    TransactionAbortableError,
-    TransactionalIdAuthorizationFailedError,
-    UnknownTopicOrPartitionError,
-    UnsupportedForMessageFormatError,
-)
 from triokafka.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from triokafka.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -80,7 +66,7 @@ class TransactionManager:
         self.identity = ProducerIdentity()
         self.identity_changes = 0
         self.implicit = False
-        self.error: KafkaError | None = None
+        self.error: errors.KafkaError | None = None
         self.committed: bool | None = None
         self.number = 0
         self.end_sent = False
@@ -99,19 +85,19 @@ class TransactionManager:
 
     def _enter(self, state: TransactionState) -> None:
         if state not in TRANSITIONS[self.state]:
-            raise IllegalStateError(
+            raise errors.IllegalStateError(
                 f"transactional id {self.transactional_id!r}: impossible transition from {self.state.name} to"
                 f" {state.name}"
             )
         self.state = state
 
-    def fail(self, error: KafkaError) -> None:
+    def fail(self, error: errors.KafkaError) -> None:
         """End every transaction of this producer: it was fenced, or may not use its transactional id."""
         if self.state is not _S.FATAL_ERROR:
             self._enter(_S.FATAL_ERROR)
             self.error = error
 
-    def fail_transaction(self, error: KafkaError, *, lost_sequence: bool = False) -> None:
+    def fail_transaction(self, error: errors.KafkaError, *, lost_sequence: bool = False) -> None:
         """Require that the open transaction is aborted. Does nothing when none is open.
 
         ``lost_sequence``: a numbered batch failed, so that sequence numbers of its partition have a gap.
@@ -138,14 +124,14 @@ class TransactionManager:
             raise self.error.fresh_copy()
         if self.state is _S.ABORTABLE_ERROR:
             raise self.abortable_error()
-        raise IllegalStateError(
+        raise errors.IllegalStateError(
             f"transactional id {self.transactional_id!r}: {problem}: {self.state.value}. Use 'async with"
             " producer.transaction()'"
         )
 
-    def abortable_error(self) -> TransactionAbortableError:
+    def abortable_error(self) -> errors.TransactionAbortableError:
         """Return the error that says that the transaction must be aborted; its cause is the reason."""
-        error = TransactionAbortableError(
+        error = errors.TransactionAbortableError(
             f"the transaction of {self.transactional_id!r} must be aborted, because of: {self.error!r}"
         )
         error.__cause__ = self.error
@@ -337,7 +323,7 @@ class TransactionManager:
         return self._call(request, self._partitions_added, max_version=_LAST_VERSION_OF_CLIENTS)
 
     def _partitions_added(self, response: AddPartitionsToTxnResponse) -> CallOutcome:
-        failures: dict[TopicPartition, BrokerResponseError] = {}
+        failures: dict[TopicPartition, errors.BrokerResponseError] = {}
         for topic in response.results_by_topic_v3_and_below:
             for result in topic.results_by_partition:
                 partition = TopicPartition(topic.name, result.partition_index)
@@ -350,19 +336,19 @@ class TransactionManager:
             self._started = True
             return CallOutcome.DONE
         self._put_back(adding)
-        errors = list(failures.values())
-        serious = [error for error in errors if not isinstance(error, OperationNotAttemptedError)] or errors
+        causes = list(failures.values())
+        serious = [error for error in causes if not isinstance(error, errors.OperationNotAttemptedError)] or causes
         for error in serious:
-            if isinstance(error, UnknownTopicOrPartitionError):
+            if isinstance(error, errors.UnknownTopicOrPartitionError):
                 return CallOutcome.RETRY  # a new topic is not known everywhere yet
             if (outcome := retry_after(error)) is not None:
                 return outcome
             if self._fails_producer(error):
                 return CallOutcome.DONE
-        refused = [p for p, error in failures.items() if isinstance(error, TopicAuthorizationFailedError)]
+        refused = [p for p, error in failures.items() if isinstance(error, errors.TopicAuthorizationFailedError)]
         if refused:
             topics = ", ".join(sorted({partition.topic for partition in refused}))
-            self.fail_transaction(TopicAuthorizationFailedError(f"the principal may not write to {topics}"))
+            self.fail_transaction(errors.TopicAuthorizationFailedError(f"the principal may not write to {topics}"))
         else:
             self.fail_transaction(serious[0])
         return CallOutcome.DONE
@@ -422,10 +408,12 @@ class TransactionManager:
                 )
                 if error is None:
                     pending.remaining.pop(partition, None)
-                elif isinstance(error, (*COORDINATOR_MOVED, RequestTimedOutError)):
+                elif isinstance(error, (*COORDINATOR_MOVED, errors.RequestTimedOutError)):
                     outcome = CallOutcome.FIND_AGAIN
-                elif (retry := retry_after(error)) is not None or isinstance(error, UnknownTopicOrPartitionError):
-                    outcome = retry or CallOutcome.RETRY
+                elif (retry := retry_after(error)) is not None:
+                    outcome = retry
+                elif isinstance(error, errors.UnknownTopicOrPartitionError):
+                    outcome = CallOutcome.RETRY
                 else:
                     self._offset_refused(pending, error)
                     return CallOutcome.DONE
@@ -435,15 +423,15 @@ class TransactionManager:
             outcome = CallOutcome.RETRY  # the answer leaves partitions out
         return outcome
 
-    def _offset_refused(self, pending: TransactionOffsets, error: BrokerResponseError) -> None:
+    def _offset_refused(self, pending: TransactionOffsets, error: errors.BrokerResponseError) -> None:
         if isinstance(error, NOT_A_MEMBER):
-            reason = CommitFailedError(
+            reason = errors.CommitFailedError(
                 f"group {pending.group.group_id!r} has gone on without this member, so its offsets cannot be part of"
                 f" the transaction: {error!r}. Abort the transaction; the new owners read the records again"
             )
             reason.__cause__ = error
             self.fail_transaction(reason)
-        elif isinstance(error, UnsupportedForMessageFormatError):
+        elif isinstance(error, errors.UnsupportedForMessageFormatError):
             self.fail(error)
         elif not self._fails_producer(error):
             self.fail_transaction(error)
@@ -466,11 +454,11 @@ class TransactionManager:
         if (outcome := retry_after(error)) is not None:
             return outcome
         self.end_sent = False
-        if committing and self.implicit and isinstance(error, InvalidTxnStateError):
+        if committing and self.implicit and isinstance(error, errors.InvalidTxnStateError):
             # Every commit has an epoch of its own, so the coordinator refuses it for this reason alone. It answers the
             # abort that follows with the next epoch.
             self.fail_transaction(
-                InvalidTxnStateError(
+                errors.InvalidTxnStateError(
                     f"the coordinator has aborted the transaction of {self.transactional_id!r}, which was open for"
                     f" longer than transaction_timeout_ms={self._timeout_ms}"
                 )
@@ -480,7 +468,7 @@ class TransactionManager:
             if self.state is _S.ABORTING:
                 self.error = error  # `_end` takes a new epoch
             return CallOutcome.DONE
-        if committing and isinstance(error, TransactionAbortableError):
+        if committing and isinstance(error, errors.TransactionAbortableError):
             self.fail_transaction(error)
         else:
             self.fail(error)
@@ -501,19 +489,19 @@ class TransactionManager:
 
     # ---------------------------------------------------------------- errors
 
-    def _fails_producer(self, error: BrokerResponseError) -> bool:
+    def _fails_producer(self, error: errors.BrokerResponseError) -> bool:
         """Apply an error that is fatal, or after which the producer needs a new epoch. False for any other."""
         if isinstance(error, ID_LOST):
             self.fail_transaction(error, lost_sequence=True)
             return True
-        if isinstance(error, (*FENCED, TransactionalIdAuthorizationFailedError, InvalidTxnStateError)):
+        if isinstance(error, (*FENCED, errors.TransactionalIdAuthorizationFailedError, errors.InvalidTxnStateError)):
             self._fail_by(error)
             return True
         return False
 
-    def _fail_by(self, error: BrokerResponseError) -> None:
+    def _fail_by(self, error: errors.BrokerResponseError) -> None:
         if isinstance(error, FENCED):
-            fenced = ProducerFencedError(
+            fenced = errors.ProducerFencedError(
                 f"another producer with the transactional id {self.transactional_id!r} has started, or the transaction"
                 f" took longer than transaction_timeout_ms={self._timeout_ms}. Close this producer"
             )
