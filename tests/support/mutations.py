@@ -129,7 +129,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "small record does not slip into a batch that refused a larger one",
-        _PRODUCER + "record_appender.py",
+        _PRODUCER + "waiting_send.py",
         "            queue.close_open()\n            queue = known.queue_for(record.partition, key, value)\n",
         "            return queue, None\n",
         _T_OPENER + "test_small_record_does_not_enter_a_batch_that_refused_a_larger_one",

@@ -41,9 +41,9 @@ __all__ = [
 _HOMES: Final = {
     "BlockingBroker": "blocking",
     "BlockingCluster": "blocking",
-    "Conditions": "network",
+    "Conditions": "simulated_network",
     "Host": "simulation_run",
-    "Network": "network",
+    "Network": "simulated_network",
     "RunningBroker": "broker",
     "RunningCluster": "cluster",
     "SimulatedWorld": "simulated_world",

@@ -37,7 +37,6 @@ from triokafka.client.producer.metrics import take_metrics
 from triokafka.client.producer.partition_stream import PartitionStream
 from triokafka.client.producer.partitioner import RecordPartitioner
 from triokafka.client.producer.plugins import install_plugins
-from triokafka.client.producer.record_appender import RecordAppender
 from triokafka.client.producer.record_serializer import RecordSerializer
 from triokafka.client.producer.sender import Sender
 from triokafka.client.producer.settled_event import SettledEvent
@@ -46,6 +45,7 @@ from triokafka.client.producer.transactions.completion_check import CompletionCh
 from triokafka.client.producer.transactions.transaction import Transaction
 from triokafka.client.producer.transactions.transactions import Transactions
 from triokafka.client.producer.unhandled_failures import UnhandledFailures
+from triokafka.client.producer.waiting_send import WaitingSend
 from triokafka.client.producer.wakeup import Wakeup
 from triokafka.errors import AuthenticationError, ClosedError, IllegalStateError, KafkaError, KafkaTimeoutError
 from triokafka.metrics import MetricName
@@ -163,7 +163,7 @@ class Producer:
             self._pusher = MetricsPusher(self._client, traffic, self._tasks, self._metrics.values, resource)
         self._client.add_listener(wakeup.wake)
         serializer = RecordSerializer(opts, self._world.wall_ms)
-        self._slow_path = RecordAppender(
+        self._slow_path = WaitingSend(
             self._topics,
             serializer,
             self._opener,

@@ -21,7 +21,7 @@ from triokafka.client.producer.topic_states import TopicStates
 from triokafka.structs import Buffer, TopicPartition
 
 
-class RecordAppender:
+class WaitingSend:
     """The slow path of one producer. Its methods take the arguments of `Producer.send` by position.
 
     ``now`` is the world's monotonic clock, in seconds; ``check_usable`` raises when the producer is closed or has
