@@ -19,7 +19,7 @@ Api = int | str | None
 Error = int | str | type[BrokerResponseError]
 
 
-class Requests(TypedDict, total=False):
+class FaultedRequests(TypedDict, total=False):
     """Which requests a fault applies to: see `RequestFault`, and the module for the defaults."""
 
     times: int
@@ -71,23 +71,23 @@ class FaultCalls:
         self.faults.arm(fault)
         return fault
 
-    def drop_replies(self, api: Api = None, **requests: Unpack[Requests]) -> RequestFault:
+    def drop_replies(self, api: Api = None, **requests: Unpack[FaultedRequests]) -> RequestFault:
         """Execute the next requests and never answer them; their connections stay open."""
         return self._arm(api, RequestFault(lose_answer=True), **requests)
 
-    def delay_replies(self, api: Api = None, *, delay_ms: int, **requests: Unpack[Requests]) -> RequestFault:
+    def delay_replies(self, api: Api = None, *, delay_ms: int, **requests: Unpack[FaultedRequests]) -> RequestFault:
         """Execute the next requests immediately and answer them ``delay_ms`` milliseconds later."""
         return self._arm(api, RequestFault(answer_delay_ms=delay_ms), **requests)
 
-    def delay_requests(self, api: Api = None, *, delay_ms: int, **requests: Unpack[Requests]) -> RequestFault:
+    def delay_requests(self, api: Api = None, *, delay_ms: int, **requests: Unpack[FaultedRequests]) -> RequestFault:
         """Execute the next requests after ``delay_ms`` milliseconds."""
         return self._arm(api, RequestFault(delay_ms=delay_ms), **requests)
 
-    def throttle(self, api: Api = None, *, throttle_ms: int, **requests: Unpack[Requests]) -> RequestFault:
+    def throttle(self, api: Api = None, *, throttle_ms: int, **requests: Unpack[FaultedRequests]) -> RequestFault:
         """Answer the next requests with a throttle time of ``throttle_ms``; read no further requests meanwhile."""
         return self._arm(api, RequestFault(throttle_ms=throttle_ms), **requests)
 
-    def close_on(self, api: Api = None, *, at: Close = "after", **requests: Unpack[Requests]) -> RequestFault:
+    def close_on(self, api: Api = None, *, at: Close = "after", **requests: Unpack[FaultedRequests]) -> RequestFault:
         """Close the connection of the next requests.
 
         ``at`` is ``"before"`` execution, ``"after"`` execution and without a response, or ``"within"`` the response,
