@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from triokafka.cli.broker_options import BrokerOptions, WrongUse
@@ -59,20 +61,7 @@ from triokafka.cli.parameter_types import Integer, configured, text_of_file
     help="For tests: run a cluster of this many brokers in this process, on consecutive ports.",
 )
 @click.option("--verbose", "-v", count=True, help="Log to standard error; -vv also logs every request.")
-def command(
-    listeners: tuple[str, ...],
-    data_directories: tuple[str, ...],
-    in_memory: bool,
-    config_file: str | None,
-    settings: tuple[str, ...],
-    control: str | None,
-    control_token_file: str | None,
-    metrics: str | None,
-    console: str | None,
-    console_changes: bool,
-    nodes: int | None,
-    verbose: int,
-) -> int:
+def command(config_file: str | None, **options: Any) -> int:
     """Run one broker, and print "ready HOST:PORT" once it accepts connections.
 
     SIGTERM, SIGINT and SIGHUP (terminal closed) shut it down cleanly: it flushes all logs, and the next start needs no
@@ -87,22 +76,7 @@ def command(
     if config_file is not None:
         properties = configured(parse_properties, text_of_file(config_file), source=config_file)
     try:
-        run = prepare(
-            BrokerOptions(
-                listeners,
-                data_directories,
-                in_memory,
-                properties,
-                settings,
-                control,
-                nodes,
-                verbose,
-                metrics,
-                control_token_file,
-                console,
-                console_changes,
-            )
-        )
+        run = prepare(BrokerOptions(properties=properties, **options))
     except WrongUse as error:
         raise click.UsageError(str(error)) from None
     return run()
