@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from triokafka.delegation import delegated
 from triokafka.errors import IllegalStateError, for_code
 from triokafka.testing.fault_calls import FaultCalls
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _TIMEOUT_MS: Final = 30_000
 
 
-class RunningBroker(FaultCalls):
+class RunningBroker:
     """One broker of a test; made by `running_broker` and `running_cluster`.
 
     Faults of requests are `fail_next` and its like (see `FaultCalls`), and ``faults`` is where they are armed. Those of
@@ -43,6 +44,7 @@ class RunningBroker(FaultCalls):
         self, process: NodeProcess, faults: Faults, members: Members, security: BrokerSecurity | None = None
     ) -> None:
         self.faults = faults
+        self._fault_calls = FaultCalls(faults)
         self._process = process
         self._security = security
         self._members = members
@@ -210,6 +212,15 @@ class RunningBroker(FaultCalls):
     async def wait_failed(self) -> Exception:
         """Wait until a part of the broker fails and stops it; return the reason."""
         return await self.process.wait_failed()
+
+    # Faults of requests
+
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
 
     # Faults of the broker as a whole
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from triokafka.testing.members import Members
 
 
-class RunningCluster(FaultCalls):
+class RunningCluster:
     """The nodes of a test; made by `running_cluster`.
 
     ``brokers`` are in the order of their ids, and `broker` finds one. Faults of requests that are armed here hold on
@@ -32,6 +32,7 @@ class RunningCluster(FaultCalls):
 
     def __init__(self, faults: Faults, members: Members, brokers: list[RunningBroker]) -> None:
         self.faults = faults
+        self._fault_calls = FaultCalls(faults)
         self._members = members
         self.brokers = brokers
 
@@ -229,6 +230,13 @@ class RunningCluster(FaultCalls):
         raise IllegalStateError("every broker of the cluster is stopped. Start one with start(node_id)")
 
     # Faults of all brokers
+
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
 
     def cut_connections(self) -> int:
         """Close every connection to every broker; return their number."""

@@ -9,8 +9,6 @@ matching requests after ``skip`` others, each with probability ``chance``; with 
 
 from __future__ import annotations
 
-from typing import TypedDict, Unpack
-
 from triokafka.broker_stub.faults.faults import Close, Fault, Faults, RequestFault
 from triokafka.broker_stub.faults.names import api_key, error_class
 from triokafka.errors import BrokerResponseError
@@ -19,19 +17,11 @@ Api = int | str | None
 Error = int | str | type[BrokerResponseError]
 
 
-class FaultedRequests(TypedDict, total=False):
-    """Which requests a fault applies to: see `RequestFault`, and the module for the defaults."""
-
-    times: int
-    client_id: str | None
-    skip: int
-    chance: float
-
-
 class FaultCalls:
-    """Arms faults in ``faults``; every handle of a broker or a cluster has these calls."""
+    """Arms faults in ``faults``; a component of every handle of a broker or a cluster."""
 
-    faults: Faults
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
 
     def fail_next(
         self,
@@ -68,45 +58,77 @@ class FaultCalls:
             chance=chance,
             group=group,
         )
-        self.faults.arm(fault)
+        self._faults.arm(fault)
         return fault
 
-    def drop_replies(self, api: Api = None, **requests: Unpack[FaultedRequests]) -> RequestFault:
+    def drop_replies(
+        self, api: Api = None, *, times: int = 1, client_id: str | None = None, skip: int = 0, chance: float = 1.0
+    ) -> RequestFault:
         """Execute the next requests and never answer them; their connections stay open."""
-        return self._arm(api, RequestFault(lose_answer=True), **requests)
+        return self._arm(api, RequestFault(lose_answer=True), times, client_id, skip, chance)
 
-    def delay_replies(self, api: Api = None, *, delay_ms: int, **requests: Unpack[FaultedRequests]) -> RequestFault:
-        """Execute the next requests immediately and answer them ``delay_ms`` milliseconds later."""
-        return self._arm(api, RequestFault(answer_delay_ms=delay_ms), **requests)
-
-    def delay_requests(self, api: Api = None, *, delay_ms: int, **requests: Unpack[FaultedRequests]) -> RequestFault:
-        """Execute the next requests after ``delay_ms`` milliseconds."""
-        return self._arm(api, RequestFault(delay_ms=delay_ms), **requests)
-
-    def throttle(self, api: Api = None, *, throttle_ms: int, **requests: Unpack[FaultedRequests]) -> RequestFault:
-        """Answer the next requests with a throttle time of ``throttle_ms``; read no further requests meanwhile."""
-        return self._arm(api, RequestFault(throttle_ms=throttle_ms), **requests)
-
-    def close_on(self, api: Api = None, *, at: Close = "after", **requests: Unpack[FaultedRequests]) -> RequestFault:
-        """Close the connection of the next requests.
-
-        ``at`` is ``"before"`` execution, ``"after"`` execution and without a response, or ``"within"`` the response,
-        half of which is sent.
-        """
-        return self._arm(api, RequestFault(close=at), **requests)
-
-    def _arm(
+    def delay_replies(
         self,
-        api: Api,
-        fault: RequestFault,
+        api: Api = None,
+        *,
+        delay_ms: int,
         times: int = 1,
         client_id: str | None = None,
         skip: int = 0,
         chance: float = 1.0,
     ) -> RequestFault:
+        """Execute the next requests immediately and answer them ``delay_ms`` milliseconds later."""
+        return self._arm(api, RequestFault(answer_delay_ms=delay_ms), times, client_id, skip, chance)
+
+    def delay_requests(
+        self,
+        api: Api = None,
+        *,
+        delay_ms: int,
+        times: int = 1,
+        client_id: str | None = None,
+        skip: int = 0,
+        chance: float = 1.0,
+    ) -> RequestFault:
+        """Execute the next requests after ``delay_ms`` milliseconds."""
+        return self._arm(api, RequestFault(delay_ms=delay_ms), times, client_id, skip, chance)
+
+    def throttle(
+        self,
+        api: Api = None,
+        *,
+        throttle_ms: int,
+        times: int = 1,
+        client_id: str | None = None,
+        skip: int = 0,
+        chance: float = 1.0,
+    ) -> RequestFault:
+        """Answer the next requests with a throttle time of ``throttle_ms``; read no further requests meanwhile."""
+        return self._arm(api, RequestFault(throttle_ms=throttle_ms), times, client_id, skip, chance)
+
+    def close_on(
+        self,
+        api: Api = None,
+        *,
+        at: Close = "after",
+        times: int = 1,
+        client_id: str | None = None,
+        skip: int = 0,
+        chance: float = 1.0,
+    ) -> RequestFault:
+        """Close the connection of the next requests.
+
+        ``at`` is ``"before"`` execution, ``"after"`` execution and without a response, or ``"within"`` the response,
+        half of which is sent.
+        """
+        return self._arm(api, RequestFault(close=at), times, client_id, skip, chance)
+
+    def _arm(
+        self, api: Api, fault: RequestFault, times: int, client_id: str | None, skip: int, chance: float
+    ) -> RequestFault:
         fault.api_key, fault.times, fault.client_id = _key(api), times, client_id
         fault.skip, fault.chance = skip, chance
-        self.faults.arm(fault)
+        self._faults.arm(fault)
         return fault
 
 

@@ -34,12 +34,13 @@ def _called(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
     return call
 
 
-class BrokerHandle(FaultCalls):
+class BrokerHandle:
     """A `RunningBroker`, without the calls that wait."""
 
     def __init__(self, portal: Portal[Any], broker: RunningBroker) -> None:
         self._portal = portal
         self._target = broker
+        self._fault_calls = FaultCalls(broker.faults)
         self.faults = broker.faults
         """The broker's faults; each call is one step, so any thread may make it."""
 
@@ -59,6 +60,12 @@ class BrokerHandle(FaultCalls):
         return self._target.is_running
 
     client_options = delegated("_target", RunningBroker.client_options)
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
 
     cut_connections = _called(RunningBroker.cut_connections)
     fill_disk = _called(RunningBroker.fill_disk)
@@ -84,7 +91,7 @@ class BrokerHandle(FaultCalls):
             self.thaw()
 
 
-class ClusterHandle(FaultCalls, Generic[B]):
+class ClusterHandle(Generic[B]):
     """A `RunningCluster`, without the calls that wait. ``handle`` makes the handle of each broker."""
 
     def __init__(
@@ -92,6 +99,7 @@ class ClusterHandle(FaultCalls, Generic[B]):
     ) -> None:
         self._portal = portal
         self._target = cluster
+        self._fault_calls = FaultCalls(cluster.faults)
         self.faults = cluster.faults
         self.brokers = [handle(portal, broker) for broker in cluster.brokers]
         """In the order of their ids."""
@@ -115,6 +123,12 @@ class ClusterHandle(FaultCalls, Generic[B]):
         return self.brokers[self._target.brokers.index(self._target.broker(node_id))]
 
     client_options = delegated("_target", RunningCluster.client_options)
+    fail_next = delegated("_fault_calls", FaultCalls.fail_next)
+    drop_replies = delegated("_fault_calls", FaultCalls.drop_replies)
+    delay_replies = delegated("_fault_calls", FaultCalls.delay_replies)
+    delay_requests = delegated("_fault_calls", FaultCalls.delay_requests)
+    throttle = delegated("_fault_calls", FaultCalls.throttle)
+    close_on = delegated("_fault_calls", FaultCalls.close_on)
 
     cut_connections = _called(RunningCluster.cut_connections)
     fill_disk = _called(RunningCluster.fill_disk)
