@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from triokafka.delegation import delegated
+from triokafka.component_methods import delegated
 from triokafka.errors import IllegalStateError, for_code
 from triokafka.testing.fault_calls import FaultCalls
 
