@@ -228,9 +228,9 @@ class Connection:
         self._writer.write(parts, size, None if expect_response else entry)
         if self._unwritten or self.in_flight >= self._max_in_flight:
             self._slots.owner_may_wait = True
-        if due < self._watched_until:
-            self._watched_until = due
-            self._watch.deadline = self._world.deadline(due)
+        alarm = self._world.deadline(due)
+        if alarm < self._watched_until:
+            self._watched_until = self._watch.deadline = alarm
 
     def _ping(self, on_done: Completion, now: float) -> None:
         """Send an ApiVersions request, whose response no broker delays: silence after it means a dead connection."""
@@ -335,8 +335,8 @@ class Connection:
             await self._watch_until(due)
 
     async def _watch_until(self, due: float) -> None:
-        self._watched_until = due
-        self._watch = trio.CancelScope(deadline=self._world.deadline(due))
+        self._watched_until = self._world.deadline(due)  # on Trio's clock, which does not jump with the world's
+        self._watch = trio.CancelScope(deadline=self._watched_until)
         with self._watch:
             await trio.sleep_forever()
 

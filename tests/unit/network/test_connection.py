@@ -68,6 +68,19 @@ async def test_responses_reach_their_callers_in_order() -> None:
 
 
 @simulated
+async def test_a_request_times_out_also_after_the_clock_has_jumped_over_the_end_of_idleness() -> None:
+    async with connected(max_idle=540.0) as (broker, connection):
+        await connection.call(ASK, 9)
+        await trio.sleep(10)  # only the end of idleness is watched for now
+        current_simulation().host("client").world.clock_skew += 600.0
+        broker.script(MetadataRequest, SILENCE)
+        started = trio.current_time()
+        with pytest.raises(RequestTimedOutError):
+            await connection.call(ASK, 9)
+        assert trio.current_time() - started == pytest.approx(5, abs=0.1)
+
+
+@simulated
 async def test_silence_ends_the_connection_and_fails_the_newest_request_first() -> None:
     async with connected() as (broker, connection):
         await connection.call(ASK, 9)
