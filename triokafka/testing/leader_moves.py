@@ -24,9 +24,9 @@ async def move_leader(
 
     If cancelled, a reassignment that has begun continues.
     """
-    from triokafka.broker_stub.controller.forced_leader import next_leader
+    from triokafka.broker_stub.controller.forced_leader import active_leader
 
-    to = next_leader(controller.image, topic, partition, to)
+    to = active_leader(controller.image, topic, partition, to)
     state = controller.image.partition(topic, partition)
     if state is not None and to not in state.replicas:
         gone = state.leader if state.leader in state.replicas else state.replicas[0]

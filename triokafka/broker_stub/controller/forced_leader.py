@@ -8,7 +8,7 @@ from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 from triokafka.protocol.stored.cluster_metadata import PartitionChangeRecord
 
 
-def next_leader(image: MetadataImage, topic: str, partition: int, to: int | None = None) -> int:
+def active_leader(image: MetadataImage, topic: str, partition: int, to: int | None = None) -> int:
     """Return the broker that leads a partition next: ``to``, or the next active broker by id when it is None.
 
     If there is no other broker, it is the present leader. The broker need not have a replica.
@@ -36,7 +36,7 @@ def hand_over(image: MetadataImage, topic: str, partition: int, to: int) -> Outc
         EligibleLeadersNotAvailableError: the broker is not in sync; records could be lost.
     """
     state = _state(image, topic, partition)
-    to = next_leader(image, topic, partition, to)
+    to = active_leader(image, topic, partition, to)
     if to not in state.isr:
         raise errors.EligibleLeadersNotAvailableError(
             f"broker {to} cannot lead {topic}-{partition}: {list(state.isr)} are in sync"

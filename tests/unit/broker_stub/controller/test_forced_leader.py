@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.broker_stub.clusters import broker, replayed, topic
 from triokafka import errors
-from triokafka.broker_stub.controller.forced_leader import hand_over, next_leader
+from triokafka.broker_stub.controller.forced_leader import active_leader, hand_over
 from triokafka.broker_stub.metadata.image import MetadataImage, PartitionImage
 
 
@@ -47,12 +47,12 @@ def test_a_broker_that_is_not_in_sync_cannot_lead() -> None:
     ],
 )
 def test_the_next_is_an_active_replica_by_id(replicas: tuple[int, ...], leader: int, gone: int, follows: int) -> None:
-    assert next_leader(cluster(*replicas, leader=leader, gone=gone), "t", 0) == follows
+    assert active_leader(cluster(*replicas, leader=leader, gone=gone), "t", 0) == follows
 
 
 def test_a_single_broker_leads_on_in_a_new_epoch() -> None:
     image = replayed([broker(1), *topic("t", (1,))])
-    state = after(image, next_leader(image, "t", 0))
+    state = after(image, active_leader(image, "t", 0))
     assert (state.leader, state.leader_epoch) == (1, 1)
 
 
