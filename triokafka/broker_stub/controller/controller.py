@@ -113,7 +113,7 @@ class Controller:
             raise refusals[0].fresh_copy()
 
     async def hand_over(self, topic: str, partition: int, to: int) -> int:
-        """Make a broker in sync the leader of a partition in a new epoch; return its id. See `forced_leader.hand_over`."""
+        """Make a broker in sync lead a partition in a new epoch; return its id. See `forced_leader.hand_over`."""
         return await self.submit("HandOver", lambda image: hand_over(image, topic, partition, to))
 
     async def fence_broker(self, broker_id: int, *, unless_epoch: Callable[[], int | None] | None = None) -> None:
