@@ -1,7 +1,7 @@
 """``triokafka groups``: list and describe consumer groups with their lag; reset and delete their offsets.
 
 One module per kind of command: `listing`, `describing`, `resetting`, `deleting`. `lag` collects offsets and lag,
-`reset_plan` computes a reset, and `table` prints. `validating` checks patterns.
+`reset_arguments` parses the options of a reset, and `table` prints. `validating` checks patterns.
 """
 
 from __future__ import annotations

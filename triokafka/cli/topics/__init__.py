@@ -1,7 +1,7 @@
 """``triokafka topics``: list, create, describe, alter and delete topics.
 
-One module per kind of command: `listing`, `creating`, `describing`, `altering`, `deleting`. `chosen` resolves
-the selected topics.
+One module per kind of command: `listing`, `creating`, `describing`, `altering`, `deleting`. `topic_selection`
+resolves the selected topics.
 """
 
 from __future__ import annotations
