@@ -25,7 +25,7 @@ from triokafka.spark.listener.query_lag import kafka_offsets
 from triokafka.spark.planning.bounds import Offsets
 from triokafka.spark.planning.client_settings import HiddenValues
 from triokafka.spark.planning.offsets_json import parse_offsets
-from triokafka.spark.writing.ledger import Ledger
+from triokafka.spark.writing.foreach_batch_ledger import Ledger
 from triokafka.structs import TopicPartition
 
 _log: Final = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import triokafka
 from tests.spark.topics import Record, make_topic
 from tests.support.waiting import until
 from triokafka.errors import ConfigurationError, TopicAuthorizationFailedError
-from triokafka.spark.writing.ledger import Ledger
+from triokafka.spark.writing.foreach_batch_ledger import Ledger
 
 
 def ledger(bootstrap: str, topic: str) -> Ledger:
