@@ -26,6 +26,7 @@ from triokafka.broker_stub.request.registry import handles
 from triokafka.broker_stub.work_budget import BUDGET
 from triokafka.network.fetch_sessions.fetch_context import FetchContext
 from triokafka.network.fetch_sessions.fetch_session import PartitionKey, TopicKey, WantedPartition
+from triokafka.network.fetch_sessions.fetch_session_cache import FINAL_EPOCH
 from triokafka.protocol.api.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from triokafka.broker_stub.metadata.image import MetadataImage
     from triokafka.broker_stub.replica.partition_rest import PartitionRest
     from triokafka.broker_stub.replica.replica_manager import ReplicaManager
+    from triokafka.broker_stub.request.services import BrokerServices
 
 _FOLLOWER_READS_SINCE: Final = 11
 _LEADER_HINTS_SINCE: Final = 12
@@ -111,7 +113,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     max_bytes = min(request.max_bytes, broker.config.current.fetch_max_bytes, _most_at_once(replica_id, context))
     parameters = FetchParameters(
         replica_id=replica_id,
-        max_wait_ms=_longest_wait_ms(request, context),
+        max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),  # a response never exceeds max_bytes, so do not wait for more
         max_bytes=max_bytes,
         read_committed=request.isolation_level == _READ_COMMITTED,
@@ -122,9 +124,10 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     replicas = broker.replicas
     faults = broker.faults if broker.faults.armed and not follower else None
     refused = context.follower and context.denied_for_cluster(AclOperation.CLUSTER_ACTION)
-    # Faults and permissions may differ with every fetch, so then each fetch reads all partitions.
-    steady = not refused if follower else faults is None and broker.allows_all
-    reader = replicas.reads_as(parameters) if steady else None
+    reader = None
+    if request.session_epoch > FINAL_EPOCH and (not refused if follower else faults is None and broker.allows_all):
+        # Otherwise faults and permissions may differ with every fetch, so each fetch reads all partitions.
+        reader = replicas.reads_as(parameters)
     session = broker.fetch_sessions().context_for(
         session_id=request.session_id,
         epoch=request.session_epoch,
@@ -140,11 +143,13 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
         reader=reader,
     )
     plan = _ReadPlan(session, context, image, faults=faults, refused=refused)
-    many = len(session.partitions) > BUDGET
+    many = len(plan.partitions) > BUDGET
     if many:
         await plan.make()
         await trio.lowlevel.checkpoint()  # with many partitions, each of the following steps takes long
-    plan.renew()
+        plan.renew()
+    else:
+        plan.look_up(plan.partitions)
     outcomes, size, urgent = await replicas.read(plan.readable, parameters, before_waiting=context.yield_slot)
     replicas.traffic.fetches += session.resting
     waits = size < parameters.min_bytes and parameters.max_wait_ms > 0 and bool(plan.readable or session.resting)
@@ -154,7 +159,8 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
             await trio.lowlevel.checkpoint()
         plan.renew()
         try:
-            operation = replicas.delay_fetch(plan.readable, parameters, session)
+            waiting = parameters._replace(max_wait_ms=_longest_wait_ms(request, broker))
+            operation = replicas.delay_fetch(plan.readable, waiting, session)
             if operation is not None:
                 await context.park(operation)
         finally:
@@ -220,6 +226,7 @@ class _ReadPlan:
         faults: Faults | None,
         refused: bool,
     ) -> None:
+        self.partitions = session.partitions
         self.readable: list[tuple[TopicPartition, WantedPartition]] = []
         self.failed: dict[PartitionKey, ReadOutcome] = {}
         self._session = session
@@ -227,25 +234,25 @@ class _ReadPlan:
         self._image = image
         self._faults = faults
         self._refused = refused
-        self._wanted: list[WantedPartition] | None = None
 
     async def make(self) -> None:
         """Look up very many partitions, with checkpoints."""
-        partitions = self._wanted = self._session.partitions
+        partitions = self.partitions
         for start in range(0, len(partitions), _AT_ONCE):
             if start:
                 await trio.lowlevel.checkpoint()
-            self._look_up(partitions[start : start + _AT_ONCE])
+            self.look_up(partitions[start : start + _AT_ONCE])
 
     def renew(self) -> None:
-        """Look up the partitions for the first time, or again if some have woken."""
+        """Look up the partitions again if some have woken."""
         partitions = self._session.partitions
-        if partitions is not self._wanted:
-            self._wanted = partitions
+        if partitions is not self.partitions:
+            self.partitions = partitions
             self.readable, self.failed = [], {}
-            self._look_up(partitions)
+            self.look_up(partitions)
 
-    def _look_up(self, partitions: Sequence[WantedPartition]) -> None:
+    def look_up(self, partitions: Sequence[WantedPartition]) -> None:
+        """Add partitions to the plan."""
         topic: TopicKey | None = None
         name, code, faults = "", 0, self._faults
         for wanted in partitions:
@@ -283,13 +290,13 @@ def _rest(
     return replicas.rest_of(parameters, TopicPartition(topic, wanted.partition), wanted, outcome, wake)
 
 
-def _longest_wait_ms(request: FetchRequest, context: RequestContext) -> int:
+def _longest_wait_ms(request: FetchRequest, broker: BrokerServices) -> int:
     """Return how long a Fetch may wait: no longer than a connection may be idle.
 
     The broker reads nothing while a request waits, so it does not notice that a client has gone. A client that asks for
     a wait of weeks, and goes, must not hold a connection for weeks.
     """
-    max_idle_ms = context.broker.config.current.connections_max_idle_ms
+    max_idle_ms = broker.config.current.connections_max_idle_ms
     return min(request.max_wait_ms, max_idle_ms) if max_idle_ms > 0 else request.max_wait_ms
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from triokafka.broker_stub.log.batch_positions import BatchPosition
 from triokafka.broker_stub.log.change_signal import ChangeSignal
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.log_segment import LogSegment
@@ -29,7 +30,7 @@ from triokafka.errors import CorruptRecordError, IllegalStateError
 from triokafka.records.batch import BatchInfo
 from triokafka.structs import Buffer
 
-_MAX_HINTS: Final = 64  # positions of batches that are likely to be read next
+_MAX_HINTS: Final = 64  # batches that are likely to be read next
 
 
 class LogSegments:
@@ -44,7 +45,7 @@ class LogSegments:
         self._config = config
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
-        self._hints: dict[int, tuple[int, int]] = {}  # by offset: base offset of the segment, and position of the batch
+        self._hints: dict[int, tuple[int, BatchPosition]] = {}  # by offset: base offset of the segment, and the batch
         self._to_delete: list[tuple[int, list[str]]] = []  # time of removal, and renamed files
         self._closed = False
         self.changes = ChangeSignal()
@@ -88,7 +89,8 @@ class LogSegments:
         segment.append(batches, data)
         self.end_offset = batches[-1].next_offset
         self.changes.notify()
-        self._hint(batches[0].base_offset, segment.base_offset, position)
+        first = batches[0]
+        self._hint(segment, BatchPosition(position, first.size, first.base_offset, first.last_offset))
 
     def end_at(self, offset: int) -> None:
         """Set ``end_offset``."""
@@ -115,8 +117,8 @@ class LogSegments:
 
     def read(
         self, offset: int, max_bytes: int, *, up_to_offset: int, at_least_one: bool, to_send: bool = False
-    ) -> tuple[int, SegmentRead] | None:
-        """Read complete batches below ``up_to_offset`` from one segment; return them with its base offset, or None.
+    ) -> SegmentRead | None:
+        """Read complete batches below ``up_to_offset`` from one segment; None when there are none.
 
         Segments without records at or above ``offset`` are skipped: compaction emptied them. For ``to_send``, see
         `LogSegment.read`.
@@ -139,9 +141,9 @@ class LogSegments:
                 ends_at=self.end_of(index),
             )
             if found is not None:
-                if found.next_offset is not None:
-                    self._hint(found.next_offset, segment.base_offset, found.next_position)
-                return segment.base_offset, found
+                if found.next_batch is not None:
+                    self._hint(segment, found.next_batch)
+                return found
             if segment is self.active and segment.file.ends_torn:
                 raise CorruptRecordError(f"{segment!r} ends before offset {self.end_offset}: its end was cut off")
         return None
@@ -156,10 +158,8 @@ class LogSegments:
         for segment in self.from_offset(start_offset):
             if segment.base_offset >= end_offset or total >= limit:
                 break
-            start = self._hinted(start_offset, segment)
-            if start is None:
-                place = segment.reader.find(start_offset)
-                start = place.position if place is not None else segment.size
+            first = self._hinted(start_offset, segment) or segment.reader.find(start_offset)
+            start = first.position if first is not None else segment.size
             last = segment.reader.find(end_offset) if end_offset < self.end_offset else None
             total += (last.position if last is not None else segment.size) - start
         return max(0, min(total, limit))
@@ -171,14 +171,14 @@ class LogSegments:
         place = self.from_offset(offset)[0].reader.find(offset)
         return offset if place is None else min(offset, place.base_offset)
 
-    def _hint(self, offset: int, segment_base: int, position: int) -> None:
+    def _hint(self, segment: LogSegment, batch: BatchPosition) -> None:
         if len(self._hints) >= _MAX_HINTS:
             del self._hints[next(iter(self._hints))]
-        self._hints[offset] = (segment_base, position)
+        self._hints[batch.base_offset] = (segment.base_offset, batch)
 
-    def _hinted(self, offset: int, segment: LogSegment) -> int | None:
-        base, position = self._hints.get(offset, (-1, -1))
-        return position if base == segment.base_offset and position < segment.size else None
+    def _hinted(self, offset: int, segment: LogSegment) -> BatchPosition | None:
+        base, batch = self._hints.get(offset, (-1, None))
+        return batch if base == segment.base_offset else None
 
     # -- cutting
 

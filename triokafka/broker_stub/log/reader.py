@@ -56,9 +56,8 @@ class LogReader:
         found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=False)
         if found is None:
             return ReadResult(b"")
-        _, part = found
-        end_offset = bound if part.next_offset is None else part.next_offset
-        return ReadResult(part.data, end_offset)  # type: ignore[arg-type]  # no slice
+        end_offset = bound if found.next_offset is None else found.next_offset
+        return ReadResult(found.data, end_offset)  # type: ignore[arg-type]  # no slice
 
     def read_to_send(
         self, offset: int, max_bytes: int, *, up_to_offset: int, min_one_batch: bool = True
@@ -72,12 +71,11 @@ class LogReader:
         found, bound = self._find(offset, max_bytes, up_to_offset, min_one_batch=min_one_batch, to_send=True)
         if found is None:
             return SlicedResult(b"")
-        _, part = found
-        return SlicedResult(part.data, bound if part.next_offset is None else part.next_offset)
+        return SlicedResult(found.data, bound if found.next_offset is None else found.next_offset)
 
     def _find(
         self, offset: int, max_bytes: int, up_to_offset: int | None, *, min_one_batch: bool, to_send: bool
-    ) -> tuple[tuple[int, SegmentRead] | None, int]:
+    ) -> tuple[SegmentRead | None, int]:
         self._guard.check()
         end = self._segments.end_offset
         if not self._state.log_start_offset <= offset <= end:

@@ -29,15 +29,14 @@ _SLICE_BYTES: Final = 16_384  # from this size on, sending from the file costs l
 
 
 class SegmentRead(NamedTuple):
-    """Complete batches of a segment from ``position`` to ``next_position``.
+    """Complete batches of a segment.
 
-    ``next_offset`` is the offset after the last batch, or None when it was not read.
+    ``next_offset`` is the offset after them, and ``next_batch`` the batch there; None where that was not read.
     """
 
-    position: int
     data: Buffer | FileSlice
-    next_position: int
-    next_offset: int | None
+    next_offset: int | None = None
+    next_batch: BatchPosition | None = None
 
 
 class SegmentReader:
@@ -124,7 +123,7 @@ class SegmentReader:
         *,
         up_to_offset: int | None,
         at_least_one: bool,
-        hint: int | None = None,
+        hint: BatchPosition | None = None,
         to_send: bool = False,
         ends_at: int | None = None,
     ) -> SegmentRead | None:
@@ -132,7 +131,7 @@ class SegmentReader:
 
         Args:
             max_bytes: the limit of their total size; with ``at_least_one``, the first batch may exceed it.
-            hint: the position of the first batch, if known.
+            hint: the first batch, if known.
             to_send: return a slice of the file where possible, and never wait for the disk.
             ends_at: the end offset of the segment, if known.
 
@@ -143,88 +142,84 @@ class SegmentReader:
             ColdReadError: with ``to_send``, needed data is not in the page cache.
             CorruptRecordError: a header is damaged, so the batch boundaries are unknown.
         """
-        handle = self._file.handle
+        log = self._file
+        handle = log.handle
         file: ReadableFile = handle
         if to_send:
             file = PageCacheFile(handle)
             if not self._indexes.offsets.is_loaded:
-                require_in_page_cache(self._file.storage, self._indexes.offsets.path)
-        first_batch: BatchPosition | None = None
-        following: BatchPosition | None = None
-        if hint is None:
+                require_in_page_cache(log.storage, self._indexes.offsets.path)
+        first, following = hint, None
+        if first is None:
             found = self._find(offset, file)
             if found is None:
                 return None
-            first_batch, following = found
-            hint = first_batch.position
-        end = self._file.size
+            first, following = found
+        if ends_at is not None and first.base_offset >= ends_at:
+            raise self._misplaced(first.position, first.base_offset, offset)
+        start = first.position
+        end = log.size
         if up_to_offset is not None:
             bound = self._find(up_to_offset, file)
             end = bound[0].position if bound is not None else end
-        available = end - hint
+        available = end - start
         if available <= 0:
-            return SegmentRead(hint, b"", hint, None)
-        size = min(max_bytes, available)
-        head: Buffer | None = None
-        if size < available or size < LOG_OVERHEAD:
-            if first_batch is not None:
-                first = first_batch.size
-            else:
-                head = file.read_at(hint, LOG_OVERHEAD)
-                first = LOG_OVERHEAD + _OVERHEAD.unpack(head)[1]
-            if first > available:
-                self._file.batch_is_torn(hint)
-                return None
-            if size < first:
+            return SegmentRead(b"")
+        if first.size > available:
+            log.batch_is_torn(start)
+            return None
+        size = available
+        next_offset, next_batch = None, None
+        if max_bytes < available:
+            if max_bytes < first.size:
                 if not at_least_one:
-                    return SegmentRead(hint, b"", hint, None)
-                size = first
-        next_offset = None
-        if size < available and following is not None and hint + size < following.position + following.size:
-            end, next_offset = following.position, following.base_offset  # only the first batch fits
-        elif size < available:
-            end, next_offset = self._end_of_whole_batches(hint, hint + size, file)
-        size = end - hint
-        if not size:
-            raise CorruptRecordError(f"{self._file.log_path}: the batch at byte {hint} is damaged")
+                    return SegmentRead(b"")
+                max_bytes = first.size
+            limit = start + max_bytes
+            if following is None or limit >= following.position + following.size:
+                end, next_offset, next_batch = self._end_of_whole_batches(start, limit, file)
+            else:  # only the first batch fits
+                end, next_offset, next_batch = following.position, following.base_offset, following
+            size = end - start
+            if not size:
+                raise CorruptRecordError(f"{log.log_path}: the batch at byte {start} is damaged")
         data: Buffer | FileSlice
         if not to_send:
-            data = handle.view(hint, size)
+            data = handle.view(start, size)
         elif size >= _SLICE_BYTES:
-            data = handle.slice(hint, size)
+            return SegmentRead(handle.slice(start, size), next_offset, next_batch)
         else:
-            data = file.read_at(hint, size)
+            data = file.read_at(start, size)
             if len(data) < size:
-                raise OSError(errno.EIO, f"{self._file.log_path} ends at byte {hint + len(data)}, not {end}")
-        misplaced = False
-        if first_batch is not None:
-            base_offset = first_batch.base_offset
-        else:
-            if head is None:
-                head = file.read_at(hint, LOG_OVERHEAD) if isinstance(data, FileSlice) else data[:LOG_OVERHEAD]
-            base_offset, length = _OVERHEAD.unpack(head) if len(head) == LOG_OVERHEAD else (offset, size)
+                raise OSError(errno.EIO, f"{log.log_path} ends at byte {start + len(data)}, not {end}")
+        if first is hint:  # its header was not read now
+            base_offset, length = _OVERHEAD.unpack_from(data)
             if LOG_OVERHEAD + length > size:
-                self._file.batch_is_torn(hint)
+                log.batch_is_torn(start)
                 return None
-            misplaced = base_offset < offset
-        if misplaced or (ends_at is not None and base_offset >= ends_at):
-            raise CorruptRecordError(
-                f"{self._file.log_path}: the batch at byte {hint} has offset {base_offset}, expected {offset}"
-            )
-        return SegmentRead(hint, data, end, next_offset)
+            if base_offset != first.base_offset:
+                raise self._misplaced(start, base_offset, offset)
+        return SegmentRead(data, next_offset, next_batch)
 
-    def _end_of_whole_batches(self, start: int, end: int, file: ReadableFile) -> tuple[int, int | None]:
-        """Return the end position of the last complete batch between two positions, and the next offset."""
+    def _misplaced(self, position: int, base_offset: int, offset: int) -> CorruptRecordError:
+        return CorruptRecordError(
+            f"{self._file.log_path}: the batch at byte {position} has offset {base_offset}, expected {offset}"
+        )
+
+    def _end_of_whole_batches(
+        self, start: int, end: int, file: ReadableFile
+    ) -> tuple[int, int | None, BatchPosition | None]:
+        """Return the end position of the last complete batch between two positions, the next offset and its batch."""
         _, indexed = self._indexes.checked(self._indexes.offsets.lookup_position, end - 1)
         position, next_offset = max(start, indexed), None
         try:
             for place in scan_batches(file, position, self._file.size):
                 if place.position + place.size > end:
-                    return place.position, place.base_offset
+                    return place.position, place.base_offset, place
                 position, next_offset = place.position + place.size, place.last_offset + 1
         except CorruptRecordError:
             pass  # return the batches before; the next read starts at the damage
-        return position, next_offset if position == self._file.size else None  # no batch starts at a torn end
+        return position, next_offset if position == self._file.size else None, None  # no batch starts at a torn end
 
     def producer_batches(self, start_offset: int, end_offset: int | None) -> Iterator[tuple[BatchInfo, memoryview]]:
         """Yield the batches from ``start_offset`` up to ``end_offset``, with the bytes of control batches only.

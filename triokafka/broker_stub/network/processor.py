@@ -407,7 +407,9 @@ class ConnectionProcessor:
             sending_at = self._now()
         self.idle_since = sending_at
         parts = answer.parts
-        size = len(parts[0]) if len(parts) == 1 else bytes_in_memory(parts)
+        size = sum(map(len, parts))
+        if size > LARGE_BYTES:
+            size = bytes_in_memory(parts)
         if answer.context is not None and answer.context.follower and not self._has_wide_buffer:
             self._widen_buffer(parts)
         try:

@@ -137,7 +137,12 @@ class ReplicaReader:
         cold: list[ColdReadError] = []
         failed: list[str] = []
         outcomes: dict[TopicPartition, ReadOutcome] = {}
-        follower, read_committed, leader_only = parameters.follower, parameters.read_committed, parameters.leader_only
+        replica_id, read_committed, leader_only = (
+            parameters.replica_id,
+            parameters.read_committed,
+            parameters.leader_only,
+        )
+        follower = replica_id >= 0
         work = WorkBudget() if len(wanted) > BUDGET else None
         now = self._world.now() if follower and not has_waited else None
         is_registered = follower and self._is_registered(parameters)
@@ -150,19 +155,19 @@ class ReplicaReader:
                 partition = self._hosted.online.get(topic_partition) or self._partition(topic_partition)
                 if follower:
                     idle = (
-                        idle_follower_fetched(partition, parameters.replica_id, request, parameters.replica_epoch, now)
+                        idle_follower_fetched(partition, replica_id, request, parameters.replica_epoch, now)
                         if is_registered
                         else None
                     )
                     if idle is not None:
                         outcomes[topic_partition] = idle
                         continue
-                    partition.require_follower(parameters.replica_id, request.current_leader_epoch)
-                held_back = quota is not None and self._holds_back(partition, parameters.replica_id)
+                    partition.require_follower(replica_id, request.current_leader_epoch)
+                without_records = quota is not None and self._holds_back(partition, replica_id)
                 preferred = None
                 if select is not None and partition.is_leader:
                     preferred = select(partition, request.fetch_offset, parameters.rack)
-                without_records = held_back or preferred is not None
+                    without_records = preferred is not None
                 outcome = partition.read(
                     request.fetch_offset,
                     0 if without_records else min(budget, request.max_bytes),
@@ -184,7 +189,7 @@ class ReplicaReader:
                     # follower's progress.
                     self._hosted.follower_fetched(
                         partition,
-                        parameters.replica_id,
+                        replica_id,
                         request.fetch_offset,
                         log_start_offset=request.log_start_offset,
                         broker_epoch=parameters.replica_epoch,
