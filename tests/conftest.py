@@ -33,7 +33,7 @@ settings.load_profile("busy machine")
 protect()
 
 
-LONGEST = frozenset({"test_raft.py", "test_replication.py", "test_cluster_faults.py"})
+LONGEST = frozenset({"test_raft.py", "test_replication.py", "test_cluster_faults.py", "test_cluster_clocks.py"})
 
 
 def pytest_configure(config: pytest.Config) -> None:
