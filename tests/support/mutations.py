@@ -646,15 +646,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         "silence ends the connection and fails the newest first",
         _CONNECTION,
-        "                self.close(self._overdue_error(overdue, now))\n                return\n",
-        "                return\n",
+        "                self.close(error)\n                return\n            due = min(",
+        "                return\n            due = min(",
         _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_request_first",
     ),
     Mutation(
         "the oldest counts",
-        _CONNECTION,
-        "due = min((entry.deadline for entry in waiting)",
-        "due = max((entry.deadline for entry in waiting)",
+        "triokafka/network/request_timeouts.py",
+        "due = min(entry.deadline",
+        "due = max(entry.deadline",
         _T_CONNECTION + "test_silence_ends_the_connection_and_fails_the_newest_request_first",
     ),
 )

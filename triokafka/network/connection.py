@@ -31,6 +31,7 @@ from triokafka.network.large_responses import LARGE_BYTES, decode_here, decode_i
 from triokafka.network.liveness import Liveness
 from triokafka.network.receive_pool import ReceivePool
 from triokafka.network.request_slots import RequestSlots
+from triokafka.network.request_timeouts import check_timeouts
 from triokafka.network.request_writer import RequestWriter
 from triokafka.network.response_reader import ResponseReader
 from triokafka.network.response_waiter import ResponseWaiter
@@ -322,12 +323,10 @@ class Connection:
             if self._is_decoding:  # nothing is overdue that this client does not read; the end cancels the wait
                 await self._watch_until(_NEVER)
                 continue
-            waiting = self._unanswered()
-            due = min((entry.deadline for entry in waiting), default=self.last_used_at + self._max_idle)
             now = self._now()
-            if due <= now:
-                overdue = next((entry for entry in waiting if entry.deadline <= now), None)
-                self.close(self._overdue_error(overdue, now))
+            due, error = check_timeouts(self._unanswered(), self.last_used_at, self._max_idle, now, self.name)
+            if error is not None:
+                self.close(error)
                 return
             due = min(due, self._look_for_silence(now))
             if self.error is not None:
@@ -339,15 +338,6 @@ class Connection:
         self._watch = trio.CancelScope(deadline=self._watched_until)
         with self._watch:
             await trio.sleep_forever()
-
-    def _overdue_error(self, overdue: InFlightRequest | None, now: float) -> Exception:
-        if overdue is None:
-            idle = round(self._max_idle * 1000)
-            return errors.KafkaConnectionError(f"the connection to {self.name} was closed after {idle} ms without use")
-        waited = round((now - overdue.started_at) * 1000)
-        return errors.RequestTimedOutError(
-            f"{self.name} did not answer {overdue.request_type.__name__} within {waited} ms; connection closed"
-        )
 
     # ---------------------------------------------------------------- silence
 

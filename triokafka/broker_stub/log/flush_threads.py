@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from triokafka.broker_stub.log.disk_guard import out_of_files
+from triokafka.broker_stub.log.log_disk_errors import out_of_files
 from triokafka.errors import KafkaError
 from triokafka.metrics.durations import Durations
 from triokafka.world import World

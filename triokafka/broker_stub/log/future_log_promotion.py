@@ -6,7 +6,6 @@ import logging
 from functools import partial
 
 from triokafka.broker_stub.log.cleaner.cleaning_progress import CleaningProgress
-from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.high_watermark_checkpoint import note_high_watermark
 from triokafka.broker_stub.log.log_deletion import LogDeletion
 from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
@@ -18,6 +17,7 @@ from triokafka.broker_stub.log.log_directory import (
     renamed_folder,
 )
 from triokafka.broker_stub.log.log_discovery import FoundLog
+from triokafka.broker_stub.log.log_disk_errors import is_temporary
 from triokafka.broker_stub.log.log_listener import LogListener
 from triokafka.broker_stub.log.log_opener import LogOpener
 from triokafka.broker_stub.log.move_recovery import MoveOutcome, exchange

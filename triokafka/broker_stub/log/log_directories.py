@@ -13,8 +13,8 @@ from uuid import UUID
 
 import trio
 
-from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.log_directory import LogDirectory, OfflineLog, folder_name
+from triokafka.broker_stub.log.log_disk_errors import is_temporary
 from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_listener import LogListener
 from triokafka.broker_stub.log.open_files import OpenFiles

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from triokafka.broker_stub.log.appender import LogAppender
 from triokafka.broker_stub.log.config import LogConfig
 from triokafka.broker_stub.log.damage import MAX_JUMP, DamagedLogError
-from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.log_disk_errors import LogDiskErrors
 from triokafka.broker_stub.log.log_flusher import LogFlusher
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.log_state import LogState
@@ -50,7 +50,7 @@ def open_log(
         DamagedLogError: with ``refuse_damage``; nothing was cut.
     """
     storage = files.storage
-    guard = DiskGuard(topic_partition, disk_failed, disk_refused)
+    guard = LogDiskErrors(topic_partition, disk_failed, disk_refused)
     durability = Durability(storage, directory, guard)
     is_new = not storage.is_dir(directory)
     if is_new:

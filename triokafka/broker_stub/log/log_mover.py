@@ -15,11 +15,11 @@ from typing import Final
 
 import trio
 
-from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.future_log_promotion import FutureLogPromotion, UnclearMoveError
 from triokafka.broker_stub.log.io_throttle import Throttle
 from triokafka.broker_stub.log.log_directories import HostedLog, LogDirectories
 from triokafka.broker_stub.log.log_directory import FUTURE_SUFFIX, LogDirectory, renamed_folder
+from triokafka.broker_stub.log.log_disk_errors import is_temporary
 from triokafka.broker_stub.log.page_cache import ColdReadError
 from triokafka.broker_stub.log.partition_log import PartitionLog
 from triokafka.broker_stub.log.partition_metadata import PARTITION_METADATA, write_topic_id

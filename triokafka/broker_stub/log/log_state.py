@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.disk_guard import DiskGuard
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.log_disk_errors import LogDiskErrors
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.producer_snapshots import ProducerSnapshots
 from triokafka.broker_stub.log.producer_state import ProducerStates
@@ -30,7 +30,7 @@ class LogState:
         topic_partition: TopicPartition,
         config: LogConfig,
         *,
-        guard: DiskGuard,
+        guard: LogDiskErrors,
         durability: Durability,
         segments: LogSegments,
         leader_epochs: LeaderEpochs,

@@ -82,7 +82,7 @@ class PartitionLog:
             before_cut: see `LogTruncation`.
             checkpoint_start: see `LogRetention`.
             request_flush: see `LogFlusher`.
-            disk_failed: called with each lasting disk error; see `DiskGuard`.
+            disk_failed: called with each lasting disk error; see `LogDiskErrors`.
             disk_refused: called with each temporary disk error, such as a full disk or too many open files.
             files: shared by the logs of a broker, so that not too many files are open.
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from triokafka.broker_stub.log.checkpoints import sync_path
-from triokafka.broker_stub.log.disk_guard import DiskGuard, out_of_files
 from triokafka.broker_stub.log.leader_epochs import LeaderEpochs
+from triokafka.broker_stub.log.log_disk_errors import LogDiskErrors, out_of_files
 from triokafka.broker_stub.log.log_segments import LogSegments
 from triokafka.broker_stub.log.partition_metadata import PARTITION_METADATA
 from triokafka.world import Storage
@@ -29,7 +29,7 @@ class FlushJob:
     end_offset: int
     cuts: int
     syncs: list[Callable[[], None]]
-    guard: DiskGuard
+    guard: LogDiskErrors
     unflushed_since_ms: int | None
 
     def run(self) -> None:
@@ -54,7 +54,7 @@ class Durability:
     ``names_unsynced``: files were created or renamed since the directory was synced.
     """
 
-    def __init__(self, storage: Storage, directory: str, guard: DiskGuard) -> None:
+    def __init__(self, storage: Storage, directory: str, guard: LogDiskErrors) -> None:
         self.recovery_point = 0
         self.cuts = 0
         self.names_unsynced = True  # also of an existing folder, which its creator may not have synced

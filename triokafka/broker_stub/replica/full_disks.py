@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from triokafka.broker_stub.log.disk_guard import is_full
+from triokafka.broker_stub.log.log_disk_errors import is_full
 from triokafka.broker_stub.metadata.image import MetadataImage
 from triokafka.broker_stub.replica.active_peers import has_active_peer
 from triokafka.structs import TopicPartition

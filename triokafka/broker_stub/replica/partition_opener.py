@@ -11,8 +11,8 @@ import trio
 
 from triokafka import errors
 from triokafka.broker_stub.log.config import LogConfig
-from triokafka.broker_stub.log.disk_guard import is_temporary
 from triokafka.broker_stub.log.log_deletion import NO_TOPIC
+from triokafka.broker_stub.log.log_disk_errors import is_temporary
 from triokafka.broker_stub.log.log_manager import LogManager
 from triokafka.broker_stub.metadata.image import EMPTY_IMAGE, MetadataImage, PartitionImage, is_reserved_directory
 from triokafka.broker_stub.replica.hosted_partitions import HostedPartitions

@@ -36,7 +36,7 @@ def out_of_files(error: OSError) -> bool:
     return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
-class DiskGuard:
+class LogDiskErrors:
     """Handles the disk errors of one log.
 
     ``failure`` is the error that took the log offline until it is reopened. Any thread may set it.
